@@ -1,0 +1,127 @@
+"""One matplotlib style for the whole book, figures as compact SVG, and the plots that recur.
+
+A figure is 5 inches wide: readable at 390 pixels as it is. A model has one colour, one line style and one marker
+everywhere, so that a plot reads in grey.
+"""
+
+import html
+import io
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+matplotlib.rcParams["svg.hashsalt"] = "geolab"  # the same figure is the same text
+
+STYLE = {
+    "font.size": 11, "axes.titlesize": 11, "axes.labelsize": 11, "legend.fontsize": 10,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#e6e6e6",
+    "axes.axisbelow": True, "lines.linewidth": 2, "legend.frameon": False, "svg.fonttype": "path",
+    "figure.facecolor": "white", "figure.constrained_layout.use": True,
+}
+
+
+class Look(NamedTuple):
+    """How a model is drawn, in every figure."""
+
+    color: str
+    linestyle: str
+    marker: str
+
+
+LOOKS = {
+    "additive": Look("#555555", "-", "o"),
+    "delta": Look("#0072b2", "--", "s"),
+    "post-LN": Look("#d55e00", "-.", "^"),
+    "floor": Look("#000000", ":", ""),
+    "baseline": Look("#999999", "-", ""),
+}
+ACCENT, SECOND, QUIET = "#0072b2", "#d55e00", "#999999"
+
+
+def subplots(rows: int = 1, cols: int = 1, *, height: float = 3.2, width: float = 5.0, **options):
+    """A figure of the book and its axes, as `matplotlib.pyplot.subplots` returns them; it shows only when asked to."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, height))
+        return figure, figure.subplots(rows, cols, **options)
+
+
+def look(name: str) -> dict:
+    """Keyword arguments for `plot` that draw model `name` as everywhere in the book."""
+    if name not in LOOKS:
+        raise ValueError(f"no look for {name!r}; known: {', '.join(LOOKS)}")
+    return LOOKS[name]._asdict()
+
+
+def svg(figure: Figure) -> str:
+    """The figure as SVG text that scales with the page; coordinates to a hundredth of a point."""
+    buffer = io.StringIO()
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg"):]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    text = re.sub(r"-?\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}".rstrip("0").rstrip("."), text)
+    return re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>',
+                  r'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+                  r'viewBox="\1" style="width:100%;max-width:38rem;height:auto">', text, count=1)
+
+
+class Picture:
+    """A figure with its alt text, shown by Jupyter and on the built page alike."""
+
+    def __init__(self, figure: Figure, alt: str):
+        if not alt.strip():
+            raise ValueError("alt must say what the figure shows, in words")
+        self.figure, self.alt = figure, " ".join(alt.split())
+
+    def _repr_html_(self) -> str:
+        return f'<div role="img" aria-label="{html.escape(self.alt)}">{svg(self.figure)}</div>'
+
+
+def show(figure: Figure, alt: str) -> Picture:
+    """Show a figure; `alt` gives its message to whoever can't see it. The last line of a drawing cell."""
+    return Picture(figure, alt)
+
+
+def plane(axes: Axes, limit: float = 1.6, unit_circle: bool = True) -> Axes:
+    """A square plane with equal axes from −limit to limit, and the unit circle."""
+    if unit_circle:
+        angle = np.linspace(0, 2 * np.pi, 73)
+        axes.plot(np.cos(angle), np.sin(angle), color=QUIET, linewidth=1)
+    axes.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal")
+    return axes
+
+
+def label_line(axes: Axes, x: float, y: float, text: str, color: str = "#000000", **options) -> None:
+    """A label beside its line, where a legend would make the eye travel."""
+    axes.annotate(text, (x, y), xytext=(4, 0), textcoords="offset points", color=color, va="center",
+                  fontsize=10, **options)
+
+
+def loss_over_floor(axes: Axes, runs: dict[str, Sequence], floor: float, baselines: dict[str, float]) -> Axes:
+    """Validation loss over the floor against steps: a thin line a seed, with the trivial baselines across.
+
+    Arguments:
+        runs: model name -> the Histories of its seeds.
+        floor: the loss that no model beats; where it is 0, losses are drawn as they are.
+        baselines: name -> loss.
+    """
+    unit = floor or 1.0
+    for name, histories in runs.items():
+        for k, history in enumerate(histories):
+            axes.plot(history.evaluated_at, np.array(history.validation_loss) / unit, label=name if k == 0 else None,
+                      markersize=4, **{**look(name), "linewidth": 1.4})
+    right = max(h.evaluated_at[-1] for hs in runs.values() for h in hs)
+    for name, loss in baselines.items():
+        axes.axhline(loss / unit, color=QUIET, linewidth=1)
+        axes.annotate(name, (right, loss / unit), ha="right", va="bottom", fontsize=9, color="#555555")
+    if floor:
+        axes.axhline(1, **{**look("floor"), "marker": None})
+    axes.set(yscale="log", xlabel="training steps", ylabel="validation loss / floor" if floor else "validation loss (MSE)")
+    axes.legend(loc="upper right")
+    return axes

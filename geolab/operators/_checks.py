@@ -1,0 +1,21 @@
+"""Refuse bad input by name, before it becomes a wrong number."""
+
+import torch
+from torch import Tensor
+
+
+def require_unit(direction: Tensor, name: str = "direction") -> None:
+    """Raise ValueError unless every vector along the last axis has length 1, to the precision of its dtype."""
+    norms = torch.linalg.vector_norm(direction.detach(), dim=-1)
+    tolerance = 10 * direction.shape[-1] ** 0.5 * torch.finfo(direction.dtype).eps
+    worst = (norms - 1).abs().max() if norms.numel() else norms.new_zeros(())
+    if not worst <= tolerance:  # a NaN fails too
+        length = norms.flatten()[(norms.flatten() - 1).abs().argmax()].item()
+        raise ValueError(f"{name} must have unit length along its last axis, got length {length:.6g}; "
+                         "normalise it with operators.unit_direction")
+
+
+def require_width(name: str, tensor: Tensor, width: int) -> None:
+    """Raise ValueError unless the last axis of `tensor` has `width` features."""
+    if tensor.shape[-1] != width:
+        raise ValueError(f"{name} must have {width} features along its last axis, got shape {tuple(tensor.shape)}")

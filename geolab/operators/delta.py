@@ -1,0 +1,72 @@
+"""The delta operator A = I − β k kᵀ and the delta update X ← A X + β k vᵀ (DDL eqs 2.3–2.5).
+
+Legend: d features; d_v value channels; ... any leading axes (batch, position).
+A state is (..., d), one value channel, or (..., d, d_v); then direction is (..., d), beta (...), and
+value (...) or (..., d_v).
+"""
+
+import torch
+from torch import Tensor
+
+from geolab.operators._checks import require_unit, require_width
+
+
+def unit_direction(h: Tensor, eps: float = 0.0) -> Tensor:
+    """k = h / sqrt(‖h‖² + eps²) (DDL section 4.1): of unit length when eps = 0, slightly shorter otherwise.
+
+    Arguments:
+        h: (..., d), any vectors; with eps = 0 none may be zero.
+        eps: the guard ε_k against a vanishing h, in units of h; the paper's code takes 1e-5.
+    Returns: (..., d).
+    """
+    return h * torch.rsqrt(h.square().sum(-1, keepdim=True) + eps**2)
+
+
+def delta_matrix(direction: Tensor, beta: Tensor | float) -> Tensor:
+    """A = I − β k kᵀ (DDL eq. 2.3): eigenvalue 1 − β along k, 1 on its complement (DDL theorem 3.1).
+
+    Arguments:
+        direction: (..., d), unit vectors k.
+        beta: (...) or a number. 0 is the identity, 1 a projection, 2 a Householder reflection.
+    Returns: (..., d, d).
+    Raises: ValueError when a direction is not of unit length.
+    """
+    require_unit(direction)
+    beta = torch.as_tensor(beta, dtype=direction.dtype, device=direction.device)
+    identity = torch.eye(direction.shape[-1], dtype=direction.dtype, device=direction.device)
+    return identity - beta[..., None, None] * direction.unsqueeze(-1) * direction.unsqueeze(-2)
+
+
+def delta_shortcut(x: Tensor, direction: Tensor, beta: Tensor | float) -> Tensor:
+    """A x = x − β (kᵀx) k: the delta update that writes nothing.
+
+    Arguments and errors as for `delta_update`.
+    """
+    return delta_update(x, direction, torch.zeros((), dtype=x.dtype, device=x.device), beta)
+
+
+def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tensor | float) -> Tensor:
+    """X + β k (vᵀ − kᵀX): erase the k-component and write v in its place, both at rate β (DDL eq. 2.5).
+
+    The law is defined for any k; what the book proves of it asks for a unit k.
+
+    Arguments:
+        x: the state, (..., d) or (..., d, d_v).
+        direction: (..., d), k.
+        value: v, (...) for a vector state, (..., d_v) for a matrix state, or a number.
+        beta: (...) or a number.
+    Returns: of the shape of x.
+    Raises: ValueError when direction and state disagree in features or in the number of axes.
+    """
+    beta = torch.as_tensor(beta, dtype=direction.dtype, device=direction.device)
+    value = torch.as_tensor(value, dtype=direction.dtype, device=direction.device)
+    if x.ndim == direction.ndim:
+        require_width("direction", direction, x.shape[-1])
+        readout = (direction * x).sum(-1)                                    # kᵀx: (...)
+        return x + (beta * (value - readout)).unsqueeze(-1) * direction
+    if x.ndim == direction.ndim + 1:
+        require_width("direction", direction, x.shape[-2])
+        readout = (direction.unsqueeze(-1) * x).sum(-2)                      # kᵀX: (..., d_v)
+        return x + direction.unsqueeze(-1) * (beta.unsqueeze(-1) * (value - readout)).unsqueeze(-2)
+    raise ValueError(f"x must have as many axes as direction (a vector state) or one more (a matrix state), "
+                     f"got {tuple(x.shape)} with direction {tuple(direction.shape)}")

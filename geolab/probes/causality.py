@@ -1,0 +1,50 @@
+"""Does an output read inputs that come after it? A model for next-step prediction must not."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+def influence(model: Callable[[Tensor], Tensor], x: Tensor, seed: int = 0) -> Tensor:
+    """How strongly output t depends on input s: a (T, T) matrix, row t, column s.
+
+    For vectors (B, T, D), ‖∂⟨r_t, output_t⟩ / ∂input_s‖ with a random r_t: zero if and only if the derivative
+    vanishes, up to a set of r of measure zero. For integer tokens (B, T), where there is no derivative, the
+    largest change of output t when token s is replaced by another that occurs in x.
+
+    Raises: ValueError for another shape, or for tokens that are all the same.
+    """
+    if x.is_floating_point() and x.ndim == 3:
+        return _by_gradient(model, x, seed)
+    if not x.is_floating_point() and x.ndim == 2:
+        return _by_replacement(model, x)
+    raise ValueError(f"x must be vectors (B, T, D) or integer tokens (B, T), got {x.dtype} of shape {tuple(x.shape)}")
+
+
+def future_influence(model: Callable[[Tensor], Tensor], x: Tensor, seed: int = 0) -> float:
+    """The largest entry of `influence` above its diagonal: exactly 0 for a causal model."""
+    return influence(model, x, seed).triu(1).max().item()
+
+
+def _by_gradient(model, x, seed):
+    x = x.detach().clone().requires_grad_()
+    output = model(x)
+    generator = torch.Generator().manual_seed(seed)
+    probe = torch.randn(output.shape, generator=generator).to(output)
+    rows = [torch.autograd.grad((probe[:, t] * output[:, t]).sum(), x, retain_graph=True)[0].norm(dim=(0, 2))
+            for t in range(x.shape[1])]
+    return torch.stack(rows)
+
+
+@torch.no_grad()
+def _by_replacement(model, x):
+    known = x.unique()
+    if len(known) < 2:
+        raise ValueError(f"x must hold at least two different tokens, got only {known.tolist()}")
+    output, columns = model(x), []
+    for s in range(x.shape[1]):
+        changed = x.clone()
+        changed[:, s] = torch.where(x[:, s] == known[0], known[1], known[0])
+        columns.append((model(changed) - output).abs().amax(dim=(0, *range(2, output.ndim))))
+    return torch.stack(columns, dim=1)

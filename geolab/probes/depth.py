@@ -1,0 +1,28 @@
+"""What stands at each layer of a network: states on the way forward, gradients on the way back."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+
+@torch.no_grad()
+def states(model: nn.Module, layers: Iterable[nn.Module], x: Tensor) -> list[Tensor]:
+    """The input of the first of `layers` and the output of each, in the order in which they run."""
+    layers, seen, hooks = list(layers), [], []
+    if not layers:
+        raise ValueError("layers must name at least one module")
+    hooks.append(layers[0].register_forward_pre_hook(lambda module, args: seen.append(args[0])))
+    hooks += [layer.register_forward_hook(lambda module, args, output: seen.append(output)) for layer in layers]
+    try:
+        model(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return seen
+
+
+def gradient_norms(loss: Tensor, parameters: Iterable[Tensor]) -> Tensor:
+    """The Frobenius norm of ∂loss/∂W for each W of `parameters`: (number of parameters,). The graph is kept."""
+    gradients = torch.autograd.grad(loss, list(parameters), retain_graph=True)
+    return torch.stack([gradient.norm() for gradient in gradients])

@@ -1,0 +1,26 @@
+"""How the length of a state changes through depth and along a sequence."""
+
+import torch
+from torch import Tensor, nn
+
+
+def norm_by_depth(states: list[Tensor]) -> Tensor:
+    """The mean Euclidean length of the vectors of each state: [(..., D)] -> (len(states),)."""
+    return torch.stack([torch.linalg.vector_norm(state.detach(), dim=-1).mean() for state in states])
+
+
+@torch.no_grad()
+def norm_drift(model: nn.Module, dim: int, length: int = 100, sequences: int = 50, seed: int = 0) -> float:
+    """E-MHC-Geo's norm deviation (its Table 18): | mean over sequences of ‖prediction_t‖ − 1 |, averaged over t.
+
+    The inputs are independent random unit vectors at every position, and the model sees them once: it is
+    no roll-out. A model that averages what it has seen must shrink, so this measures copying, not isometry.
+
+    Arguments:
+        model: (B, T, dim) -> (B, T, dim).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    x = nn.functional.normalize(torch.randn(sequences, length, dim, generator=generator), dim=-1)
+    device = next((p.device for p in model.parameters()), x.device)
+    lengths = torch.linalg.vector_norm(model(x.to(device)), dim=-1).mean(0)
+    return (lengths - 1).abs().mean().item()

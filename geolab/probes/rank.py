@@ -1,0 +1,25 @@
+"""Effective rank (MGT eq. 8): how many directions a set of vectors really uses, as a share of all it could use."""
+
+import torch
+from torch import Tensor
+
+
+def effective_rank(x: Tensor, center: bool = False) -> Tensor:
+    """exp(entropy of the normalised singular values) / min(S, D), in (0, 1].
+
+    Arguments:
+        x: (..., S, D), S vectors of D features.
+        center: subtract the mean vector first. The definition in the paper does not; a common mean then
+            looks like a collapse (the book's first chapter shows it).
+    Returns: (...). 1 when all singular values are equal, 1 / min(S, D) for rank one.
+    Raises: ValueError when x is zero, or becomes zero by centring.
+    """
+    x = x.detach().double()
+    if center:
+        x = x - x.mean(-2, keepdim=True)
+    sigma = torch.linalg.svdvals(x)
+    total = sigma.sum(-1, keepdim=True)
+    if not (total > 0).all():
+        raise ValueError("x must not be zero" + (" after centring" if center else "") + ": its rank has no share")
+    p = sigma / total
+    return torch.exp(torch.special.entr(p).sum(-1)) / min(x.shape[-2:])

@@ -1,0 +1,32 @@
+"""Eigenvalues, singular values and determinant of a linear map, and the Jacobian that makes any map linear."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Spectrum(NamedTuple):
+    """Of a square matrix, or of a batch of them."""
+
+    eigenvalues: Tensor       # (..., d), complex
+    singular_values: Tensor   # (..., d), largest first
+    determinant: Tensor       # (...)
+
+
+def spectrum(matrix: Tensor) -> Spectrum:
+    """The spectrum of (..., d, d) matrices, computed in float64 whatever comes in.
+
+    Raises: ValueError when the last two axes differ.
+    """
+    if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2]:
+        raise ValueError(f"matrix must be square in its last two axes, got shape {tuple(matrix.shape)}")
+    matrix = matrix.detach().double()
+    return Spectrum(torch.linalg.eigvals(matrix), torch.linalg.svdvals(matrix), torch.linalg.det(matrix))
+
+
+def jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """∂f/∂x at one point, both flattened: (outputs, inputs)."""
+    x = x.detach()
+    return torch.autograd.functional.jacobian(f, x).reshape(-1, x.numel())

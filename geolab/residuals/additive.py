@@ -1,0 +1,12 @@
+"""x ← x + F(x) (He et al. 2016, eq. 1): the residual that all others replace. Its shortcut is the identity."""
+
+from torch import Tensor
+
+from geolab.residuals.base import Residual, Sublayer
+
+
+class Additive(Residual):
+    """The plain residual connection. No parameters."""
+
+    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
+        return state + sublayer(state)

@@ -1,0 +1,106 @@
+"""x ← x + β (v − kᵀx) k, the delta residual with one value channel (DDL eq. 3.1).
+
+Nothing is added to the shortcut but along k: each sublayer moves the state on one line a token.
+In the k-Map the sublayer gives the direction k, and a linear map of the state the value v;
+in the v-Map the sublayer gives the value, and a small branch the direction (DDL section 4.1).
+
+Legend: B batch, T positions, D model width.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from geolab.operators import delta_update, unit_direction
+from geolab.residuals.base import Residual, Sublayer
+
+VALUES = {
+    "sigmoid": lambda logit: torch.sigmoid(logit),           # the paper, section 4.1
+    "sigmoid4": lambda logit: 4 * torch.sigmoid(logit),      # the published code
+    "linear": lambda logit: logit,                           # the paper's later version
+    "constant": lambda logit: torch.full_like(logit, 2.0),   # an option of the published code
+}
+
+
+class Delta(Residual):
+    """Delta residual, d_v = 1.
+
+    Arguments:
+        width: D.
+        map: "k" (the sublayer gives the direction) or "v" (it gives the value).
+        gate: how β = 2σ(·) reads the normalised state: "linear", or "mlp" (one tanh layer of 128, as the code offers).
+        beta_init: β at initialisation, in (0, 2). The published code's configuration takes 1, a projection.
+        beta_fixed: a number freezes β, which then has no parameters; None learns it.
+        value: how v is read: "sigmoid" (paper), "sigmoid4" (code), "linear" (later version), "constant" (v = 2).
+            The k-Map reads the state itself ("linear" the normalised state); the v-Map reads the sublayer's output.
+        eps: the guard of the direction's normalisation.
+    Raises: ValueError for an unknown option or a beta_init outside (0, 2).
+    """
+
+    def __init__(self, width: int, *, map: str = "k", gate: str = "linear", beta_init: float = 1.0,
+                 beta_fixed: float | None = None, value: str = "sigmoid4", eps: float = 1e-5):
+        super().__init__(width)
+        _require_option("map", map, ("k", "v"))
+        _require_option("gate", gate, ("linear", "mlp"))
+        _require_option("value", value, VALUES)
+        if not 0 < beta_init < 2:
+            raise ValueError(f"beta_init must lie strictly between 0 and 2, got {beta_init}")
+        self.map, self.value, self.beta_fixed, self.eps = map, value, beta_fixed, eps
+        if beta_fixed is None:
+            self.beta_head = _gate_head(gate, width, beta_init)
+        if value != "constant":
+            self.value_head = nn.Linear(width, 1)
+            _init_linear(self.value_head, width)
+        if map == "v":
+            self.direction_head = nn.Sequential(nn.Linear(width, width // 4, bias=False), nn.GELU(),
+                                                nn.Linear(width // 4, width, bias=False))
+            for layer in self.direction_head[::2]:
+                _init_linear(layer, width)
+
+    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
+        direction, value, beta = self.coefficients(state, sublayer)
+        return delta_update(state, direction, value, beta)
+
+    def coefficients(self, state: Tensor, sublayer: Sublayer) -> tuple[Tensor, Tensor, Tensor]:
+        """k (B, T, D), v (B, T) and β (B, T) at a state (B, T, D)."""
+        # rms-norm without a weight: the sublayer's norm weight is absorbed by the linear maps that follow
+        context = F.rms_norm(state, (self.width,))
+        h = sublayer(state)
+        if self.map == "k":
+            direction, source = h, context if self.value == "linear" else state
+        else:
+            direction, source = self.direction_head(context), h
+        return unit_direction(direction, self.eps), self._value(source), self._beta(context)
+
+    def _value(self, source: Tensor) -> Tensor:
+        logit = source[..., 0] if self.value == "constant" else self.value_head(source).squeeze(-1)
+        return VALUES[self.value](logit)
+
+    def _beta(self, context: Tensor) -> Tensor:
+        if self.beta_fixed is not None:
+            return torch.full_like(context[..., 0], self.beta_fixed)
+        return 2 * torch.sigmoid(self.beta_head(context).squeeze(-1).float()).to(context.dtype)
+
+
+def _gate_head(gate: str, width: int, beta_init: float) -> nn.Module:
+    last = nn.Linear(width if gate == "linear" else 128, 1)
+    head = last if gate == "linear" else nn.Sequential(nn.Linear(width, 128, bias=False), nn.Tanh(), last)
+    for layer in [last] if gate == "linear" else [head[0], last]:
+        _init_linear(layer, width)
+    with torch.no_grad():
+        last.bias.fill_(math.log(beta_init / (2 - beta_init)))
+    return head
+
+
+def _init_linear(layer: nn.Linear, width: int) -> None:
+    """N(0, (0.5/√D)²), the published code's rule for every matrix; biases start at zero."""
+    nn.init.normal_(layer.weight, std=0.5 / math.sqrt(width))
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+
+
+def _require_option(name: str, got: str, known) -> None:
+    if got not in known:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {got!r}")
