@@ -115,7 +115,7 @@ def _static(draw, values):
     labels = [[_text(v) for v in options] for options in values.values()]
     names = [SYMBOLS.get(name, name) for name in values]
     data = json.dumps({"lines": list(lines), "frames": coded, "values": labels, "names": names, "alt": _alt(draw)},
-                      ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+                      ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/").replace("<!", "<\\u0021")
     sliders = "".join(
         f'<label>{html.escape(symbol)} <input type="range" min="0" max="{len(shown) - 1}" value="{len(shown) // 2}" '
         f'autocomplete="off" aria-label="{html.escape(name)}"> <output></output></label>'

@@ -15,14 +15,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-matplotlib.rcParams["svg.hashsalt"] = "geolab"  # the same figure is the same text
-
 STYLE = {
     "font.size": 11, "axes.titlesize": 11, "axes.labelsize": 11, "legend.fontsize": 10,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#e6e6e6",
-    "axes.axisbelow": True, "lines.linewidth": 2, "legend.frameon": False, "svg.fonttype": "path",
-    "figure.facecolor": "white", "figure.constrained_layout.use": True,
+    "axes.axisbelow": True, "lines.linewidth": 2, "legend.frameon": False, "figure.facecolor": "white",
+    "figure.constrained_layout.use": True, "svg.fonttype": "path",
+    "svg.hashsalt": "geolab",  # the same figure is the same text
 }
+matplotlib.rcParams.update(STYLE)  # for good: lines and legends take it up when they are drawn, long after `subplots`
 
 
 class Look(NamedTuple):
@@ -45,9 +45,8 @@ ACCENT, SECOND, QUIET = "#0072b2", "#d55e00", "#999999"
 
 def subplots(rows: int = 1, cols: int = 1, *, height: float = 3.2, width: float = 5.0, **options):
     """A figure of the book and its axes, as `matplotlib.pyplot.subplots` returns them; it shows only when asked to."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(width, height))
-        return figure, figure.subplots(rows, cols, **options)
+    figure = Figure(figsize=(width, height))
+    return figure, figure.subplots(rows, cols, **options)
 
 
 def look(name: str) -> dict:
@@ -60,12 +59,13 @@ def look(name: str) -> dict:
 def svg(figure: Figure) -> str:
     """The figure as SVG text that scales with the page; coordinates to a hundredth of a point."""
     buffer = io.StringIO()
-    with matplotlib.rc_context(STYLE):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = buffer.getvalue()
     text = text[text.index("<svg"):]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-    text = re.sub(r"-?\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}".rstrip("0").rstrip("."), text)
+    # scales stay as they are: each glyph is drawn at 1/64, and 0.02 in its place would blow the letters up
+    text = re.sub(r"scale\(.*?\)|-?\d+\.\d{3,}", lambda m: m[0] if m[0].startswith("scale") else
+                  f"{float(m[0]):.2f}".rstrip("0").rstrip("."), text)
     return re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>',
                   r'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
                   r'viewBox="\1" style="width:100%;max-width:38rem;height:auto">', text, count=1)

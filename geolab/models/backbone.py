@@ -80,8 +80,9 @@ def linear(inputs: int, outputs: int, std: float) -> nn.Linear:
 def rotate(x: Tensor, base: float = 1e4) -> Tensor:
     """Rotary positions over the full head: (B, H, T, E) -> (B, H, T, E)."""
     T, E = x.shape[-2:]
-    frequency = base ** (-torch.arange(0, E, 2, device=x.device, dtype=torch.float32) / E)
-    angle = torch.arange(T, device=x.device, dtype=torch.float32)[:, None] * frequency    # (T, E/2)
+    dtype = torch.promote_types(x.dtype, torch.float32)  # half precision can't tell position 1000 from 1001
+    frequency = base ** (-torch.arange(0, E, 2, device=x.device, dtype=dtype) / E)
+    angle = torch.arange(T, device=x.device, dtype=dtype)[:, None] * frequency            # (T, E/2)
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     a, b = x.chunk(2, dim=-1)
     return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)

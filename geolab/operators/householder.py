@@ -6,7 +6,7 @@ Legend: d features; ... any leading axes, one reflection each.
 import torch
 from torch import Tensor
 
-from geolab.operators._checks import require_unit
+from geolab.operators._checks import require_unit, require_width
 
 
 def householder_matrix(direction: Tensor) -> Tensor:
@@ -29,7 +29,8 @@ def reflect(x: Tensor, direction: Tensor) -> Tensor:
         x: (..., d).
         direction: (..., d), unit vectors k.
     Returns: (..., d), of the same length as x.
-    Raises: ValueError when a direction is not of unit length.
+    Raises: ValueError when a direction is not of unit length, or has another width than x.
     """
     require_unit(direction)
+    require_width("direction", direction, x.shape[-1])
     return x - 2 * (direction * x).sum(-1, keepdim=True) * direction

@@ -81,7 +81,7 @@ class Delta(Residual):
     def _beta(self, context: Tensor) -> Tensor:
         if self.beta_fixed is not None:
             return torch.full_like(context[..., 0], self.beta_fixed)
-        return 2 * torch.sigmoid(self.beta_head(context).squeeze(-1).float()).to(context.dtype)
+        return 2 * torch.sigmoid(self.beta_head(context).squeeze(-1))
 
 
 def _gate_head(gate: str, width: int, beta_init: float) -> nn.Module:

@@ -1,0 +1,298 @@
+import math
+import pickle
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.testing import assert_close
+
+from geolab.models import ContinuousModel, TokenModel, Transformer, TransformerConfig
+from geolab.models.backbone import MLP, Attention, Layer, rotate
+from geolab.probes import future_influence, influence
+from geolab.residuals import REGISTRY, Additive
+
+CLOSE = dict(rtol=0, atol=1e-12)
+CONFIGS = {"ddl": TransformerConfig.ddl, "benchmark": TransformerConfig.benchmark}
+# every registered residual as it comes, and the options that change what it reads
+RESIDUALS = [(name, {}) for name in sorted(REGISTRY)] + [("delta", {"map": "v"}), ("delta", {"value": "linear", "gate": "mlp"})]
+
+every_config = pytest.mark.parametrize("backbone", CONFIGS)
+every_residual = pytest.mark.parametrize("residual, options", RESIDUALS,
+                                         ids=["-".join([n, *map(str, o.values())]) for n, o in RESIDUALS])
+
+
+def small(backbone, **changes):
+    return CONFIGS[backbone](width=16, layers=2, heads=2, max_length=16, **changes)
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def continuous(config, residual="additive", **options):
+    torch.manual_seed(0)
+    return ContinuousModel(Transformer(config, residual, **options), 6).double()
+
+
+def token(config, residual="additive", **options):
+    torch.manual_seed(0)
+    return TokenModel(Transformer(config, residual, **options), 11).double()
+
+
+def vectors(width=6):
+    return torch.randn(2, 7, width, dtype=torch.float64, generator=generator())
+
+
+def tokens():
+    return torch.randint(11, (3, 7), generator=generator())
+
+
+# ---------------------------------------------------------------- causality
+
+@every_config
+@every_residual
+@pytest.mark.parametrize("build, x", [(continuous, vectors()), (token, tokens())], ids=["continuous", "token"])
+def test_no_output_reads_the_future(build, x, backbone, residual, options):
+    model = build(small(backbone), residual, **options)
+    assert future_influence(model, x) == 0
+    assert influence(model, x)[torch.ones(7, 7).tril() > 0].min() > 0  # and every output reads all of its past
+
+
+@every_config
+@every_residual
+@pytest.mark.parametrize("build, x", [(continuous, vectors()), (token, tokens())], ids=["continuous", "token"])
+def test_without_the_mask_it_does(build, x, backbone, residual, options):
+    model = build(small(backbone, causal=False), residual, **options)
+    assert future_influence(model, x) > 1e-5 * influence(model, x).max()
+
+
+# ---------------------------------------------------------------- the parts, by hand
+
+def test_benchmark_blocks_have_the_published_number_of_parameters():
+    trunk = Transformer(TransformerConfig.benchmark())
+    assert sum(p.numel() for p in trunk.layers.parameters()) == 1_771_776
+
+
+def test_ddl_blocks_count():
+    width, hidden, heads, layers = 64, 170, 4, 4
+    trunk = Transformer(TransformerConfig.ddl())
+    attention, mlp, norms = 4 * width**2 + 2 * width // heads, 3 * width * hidden, 2 * width
+    assert sum(p.numel() for p in trunk.layers.parameters()) == layers * (attention + mlp + norms)
+
+
+def softmax_attention(layer, x, config):
+    """Attention one head and one query at a time."""
+    B, T, D = x.shape
+    E = D // config.heads
+    result = torch.zeros_like(x)
+    for b in range(B):
+        q, k, v = (x[b] @ layer.qkv.weight.T).split(D, dim=-1)
+        for head in range(config.heads):
+            own = slice(head * E, (head + 1) * E)
+            qs, ks = q[:, own], k[:, own]
+            if config.positions == "rope":
+                qs, ks = by_complex_numbers(qs), by_complex_numbers(ks)
+            if config.qk_norm:
+                qs, ks = (norm.weight * u / (u.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+                          for norm, u in ((layer.q_norm, qs), (layer.k_norm, ks)))
+            for t in range(T):
+                last = t + 1 if config.causal else T
+                weights = torch.exp(ks[:last] @ qs[t] / math.sqrt(E))
+                result[b, t, own] = (weights / weights.sum()) @ v[:last, own]
+    return result @ layer.out.weight.T
+
+
+def by_complex_numbers(x, base=1e4):
+    """Rotary positions: feature pair i of position t turns by t · base^(−2i/E)."""
+    T, E = x.shape
+    pairs = torch.complex(x[:, :E // 2], x[:, E // 2:])
+    turned = torch.stack([torch.stack([pairs[t, i] * complex(math.cos(a), math.sin(a))
+                                       for i in range(E // 2) for a in [t * base ** (-2 * i / E)]]) for t in range(T)])
+    return torch.cat([turned.real, turned.imag], dim=-1)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("qk_norm", [True, False])
+@pytest.mark.parametrize("positions", ["rope", "learned"])
+def test_attention_is_softmax_attention(positions, qk_norm, causal):
+    torch.manual_seed(0)
+    config = TransformerConfig(width=16, heads=2, positions=positions, qk_norm=qk_norm, causal=causal, init_std=0.5)
+    layer = Attention(config).double()
+    if qk_norm:
+        nn.init.normal_(layer.q_norm.weight)
+        nn.init.normal_(layer.k_norm.weight)
+    x = vectors(16)
+    assert_close(layer(x), softmax_attention(layer, x, config), **CLOSE)
+
+
+def test_mlp_by_hand():
+    torch.manual_seed(0)
+    x = vectors(8)
+    gelu = MLP(TransformerConfig(width=8, heads=1, hidden=5, mlp="gelu", init_std=0.5)).double()
+    up = x @ gelu.up.weight.T
+    assert_close(gelu(x), (up * (1 + torch.erf(up / math.sqrt(2))) / 2) @ gelu.out.weight.T, **CLOSE)
+    swiglu = MLP(TransformerConfig(width=8, heads=1, hidden=5, mlp="swiglu", init_std=0.5)).double()
+    gate = x @ swiglu.gate.weight.T
+    assert_close(swiglu(x), (gate / (1 + torch.exp(-gate)) * (x @ swiglu.up.weight.T)) @ swiglu.out.weight.T, **CLOSE)
+
+
+@given(seed=st.integers(0, 2**31), half=st.integers(1, 6), shift=st.integers(1, 20))
+def test_rotary_scores_depend_on_relative_position_only(seed, half, shift):
+    q, k = torch.randn(2, 2 * half, dtype=torch.float64, generator=generator(seed))
+    everywhere = [rotate(u.expand(1, 1, 40, -1))[0, 0] for u in (q, k)]
+    scores = everywhere[0] @ everywhere[1].T
+    assert_close(scores[shift:, shift:], scores[:-shift, :-shift], **CLOSE)
+    assert scores[0, 0].item() == pytest.approx((q @ k).item(), abs=1e-12)
+    assert_close(everywhere[0].norm(dim=-1), q.norm().expand(40), **CLOSE)
+
+
+def test_rotary_scores_do_depend_on_it():
+    q = torch.randn(8, dtype=torch.float64, generator=generator())
+    turned = rotate(q.expand(1, 1, 10, -1))[0, 0]
+    assert (turned @ turned[0])[1:].max() < q @ q - 1e-3
+
+
+def test_learned_positions_are_added_to_the_input():
+    torch.manual_seed(0)
+    trunk, x = Transformer(small("benchmark")).double(), vectors(16)
+    with_positions, position = trunk(x), trunk.position.detach().clone()
+    with torch.no_grad():
+        trunk.position.zero_()
+    assert_close(with_positions, trunk(x + position[:, :7]), rtol=0, atol=0)
+    assert (with_positions - trunk(x)).abs().max() > 1e-3
+
+
+# ---------------------------------------------------------------- norms
+
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+def test_pre_norm_is_x_plus_f_of_norm_x(norm):
+    torch.manual_seed(0)
+    config = TransformerConfig(width=16, heads=2, norm=norm)
+    layer, x = Layer(config, MLP(config), Additive(16)).double(), vectors(16)
+    assert_close(layer(x), x + layer.mix(layer.norm(x)), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+def test_post_norm_normalises_what_it_gives(norm):
+    torch.manual_seed(0)
+    config = TransformerConfig(width=16, heads=2, norm=norm, norm_at="post")
+    layer, x = Layer(config, MLP(config), Additive(16)).double(), vectors(16)
+    y = layer(x)
+    assert_close(y, layer.norm(x + layer.mix(x)), rtol=0, atol=0)
+    assert_close(y.square().mean(-1), torch.ones(2, 7, dtype=torch.float64), rtol=0, atol=1e-4)
+    if norm == "layer":
+        assert_close(y.mean(-1), torch.zeros(2, 7, dtype=torch.float64), **CLOSE)
+
+
+def test_a_trunk_ends_normalised_either_way():
+    torch.manual_seed(0)
+    for norm_at in ("pre", "post"):
+        y = Transformer(small("ddl", norm_at=norm_at)).double()(vectors(16))
+        assert_close(y.square().mean(-1), torch.ones(2, 7, dtype=torch.float64), rtol=0, atol=1e-3)
+
+
+@every_config
+def test_norms_have_a_weight_and_no_bias(backbone):
+    trunk = Transformer(small(backbone))
+    assert not any(name.endswith("bias") for name, _ in trunk.named_parameters())
+
+
+# ---------------------------------------------------------------- initialisation and use
+
+@every_config
+def test_matrices_start_at_their_standard_deviation(backbone):
+    torch.manual_seed(0)
+    config = CONFIGS[backbone](width=128, layers=2)
+    for name, p in Transformer(config).layers.named_parameters():
+        if p.ndim == 2:
+            std = config.output_std if name.endswith("mix.out.weight") else config.init_std
+            assert abs(p.std().item() / std - 1) < 4 / math.sqrt(2 * p.numel()), name
+
+
+def test_published_standard_deviations():
+    ddl, benchmark = TransformerConfig.ddl(width=64, layers=4), TransformerConfig.benchmark()
+    assert (ddl.init_std, ddl.output_std) == (0.5 / 8, 0.5 / 8 / 2)
+    assert (benchmark.init_std, benchmark.output_std) == (0.02, 0.02 / math.sqrt(18))
+
+
+def test_a_residual_keeps_the_initialisation_it_chose():
+    for layer in Transformer(small("benchmark"), "delta", beta_init=0.5).layers:
+        assert layer.residual.beta_head.bias.item() == pytest.approx(math.log(0.5 / 1.5), rel=1e-6)
+
+
+@every_config
+@every_residual
+def test_the_same_seed_gives_the_same_weights_and_every_one_learns(backbone, residual, options):
+    model, again = (continuous(small(backbone), residual, **options) for _ in range(2))
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), again.parameters(), strict=True))
+    model(vectors()).square().sum().backward()
+    for name, p in model.named_parameters():
+        assert p.grad is not None and p.grad.abs().max() > 0, name
+
+
+@every_config
+@every_residual
+def test_a_batch_leaves_nothing_behind(backbone, residual, options):
+    model = token(small(backbone), residual, **options)
+    before = pickle.dumps(model)
+    model(tokens())
+    assert pickle.dumps(model) == before and not list(model.buffers())
+
+
+def test_token_model_ties_its_embedding():
+    model = token(small("ddl"))
+    logits = model(tokens())
+    assert logits.shape == (3, 7, 11)
+    assert_close(logits, model.trunk(model.embedding.weight[tokens()]) @ model.embedding.weight.T, **CLOSE)
+    assert sum(p.numel() for p in model.parameters()) == sum(p.numel() for p in model.trunk.parameters()) + 11 * 16
+
+
+def test_continuous_model_reads_and_writes_linearly():
+    model = continuous(small("ddl"))
+    inside = vectors() @ model.read.weight.T + model.read.bias
+    assert_close(model(vectors()), model.trunk(inside) @ model.write.weight.T + model.write.bias, **CLOSE)
+
+
+# ---------------------------------------------------------------- errors
+
+@pytest.mark.parametrize("options, message", [
+    ({"norm": "batch"}, "norm must be one of 'rms', 'layer', got 'batch'"),
+    ({"norm_at": "both"}, "norm_at must be one of 'pre', 'post', got 'both'"),
+    ({"positions": "none"}, "positions must be one of 'rope', 'learned', got 'none'"),
+    ({"mlp": "relu"}, "mlp must be one of 'swiglu', 'gelu', got 'relu'"),
+    ({"width": 0}, "width must be at least 1, got 0"),
+    ({"layers": 0}, "layers must be at least 1, got 0"),
+    ({"heads": 0}, "heads must be at least 1, got 0"),
+    ({"hidden": 0}, "hidden must be at least 1, got 0"),
+    ({"max_length": 0}, "max_length must be at least 1, got 0"),
+    ({"width": 10, "heads": 4}, "width must be divisible by heads, got width 10 and heads 4"),
+    ({"width": 12, "heads": 4}, "rope needs an even number of features a head, got 3"),
+])
+def test_a_bad_configuration_is_named(options, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        TransformerConfig(**options)
+
+
+def test_the_published_configurations_refuse_the_same():
+    with pytest.raises(ValueError, match="width must be divisible by heads"):
+        TransformerConfig.benchmark(width=130)
+
+
+@every_config
+def test_a_sequence_may_be_as_long_as_max_length_and_no_longer(backbone):
+    trunk = Transformer(small(backbone))
+    assert trunk(torch.randn(1, 16, 16)).shape == (1, 16, 16)
+    with pytest.raises(ValueError, match="sequence of 17 positions is longer than max_length = 16"):
+        trunk(torch.randn(1, 17, 16))
+
+
+def test_an_input_of_another_width_is_refused():
+    with pytest.raises(ValueError, match=r"input must have width 16, got shape \(1, 5, 8\)"):
+        Transformer(small("ddl"))(torch.randn(1, 5, 8))
+
+
+def test_an_unknown_residual_lists_the_known_ones():
+    with pytest.raises(ValueError, match="unknown residual 'plain'; known: .*additive"):
+        Transformer(small("ddl"), "plain")

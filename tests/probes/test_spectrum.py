@@ -1,0 +1,77 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from torch.testing import assert_close
+
+from geolab.probes import jacobian, spectrum
+
+matrices = st.integers(1, 5).flatmap(lambda d: arrays(np.float64, (d, d), elements=st.floats(-1, 1))).map(torch.from_numpy)
+
+
+@given(st.floats(-math.pi, math.pi))
+def test_spectrum_of_a_rotation(angle):
+    c, s = math.cos(angle), math.sin(angle)
+    found = spectrum(torch.tensor([[c, -s], [s, c]], dtype=torch.float64))
+    assert_close(found.eigenvalues.real, torch.full((2,), c, dtype=torch.float64))
+    assert_close(found.eigenvalues.imag.sort().values, torch.tensor([-abs(s), abs(s)], dtype=torch.float64))
+    assert_close(found.singular_values, torch.ones(2, dtype=torch.float64))
+    assert found.determinant.item() == pytest.approx(1)
+
+
+@given(matrices)
+def test_the_determinant_is_the_product_of_either(matrix):
+    found = spectrum(matrix)
+    assert found.eigenvalues.prod().real.item() == pytest.approx(found.determinant.item(), abs=1e-10)
+    assert found.singular_values.prod().item() == pytest.approx(abs(found.determinant.item()), abs=1e-10)
+    assert (found.singular_values.diff() <= 0).all()
+
+
+def test_a_shear_has_singular_values_that_its_eigenvalues_do_not_show():
+    found = spectrum(torch.tensor([[1.0, 1.0], [0.0, 1.0]]))
+    golden = (1 + math.sqrt(5)) / 2
+    assert_close(found.eigenvalues, torch.ones(2, dtype=torch.complex128))
+    assert_close(found.singular_values, torch.tensor([golden, 1 / golden], dtype=torch.float64))
+
+
+def test_batches_and_precision():
+    matrix = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    found = spectrum(matrix)
+    assert found.eigenvalues.shape == found.singular_values.shape == (2, 3, 4) and found.determinant.shape == (2, 3)
+    assert found.determinant.dtype == torch.float64 and not found.determinant.requires_grad
+    assert_close(found.determinant[1, 2], spectrum(matrix[1, 2]).determinant)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (4,), (3, 3, 2)])
+def test_spectrum_refuses_what_is_not_square(shape):
+    with pytest.raises(ValueError, match="matrix must be square"):
+        spectrum(torch.zeros(shape))
+
+
+@given(arrays(np.float64, (3, 4), elements=st.floats(-5, 5)), arrays(np.float64, 4, elements=st.floats(-5, 5)))
+def test_jacobian_of_a_linear_map_is_its_matrix(matrix, x):
+    matrix = torch.from_numpy(matrix)
+    assert_close(jacobian(lambda x: matrix @ x, torch.from_numpy(x)), matrix, rtol=0, atol=0)
+
+
+def test_jacobian_against_finite_differences():
+    generator = torch.Generator().manual_seed(0)
+    matrix = torch.randn(6, 6, dtype=torch.float64, generator=generator)
+    x = torch.randn(2, 3, dtype=torch.float64, generator=generator)
+
+    def f(x):
+        return torch.sin(matrix @ x.flatten()) * x.square().sum()
+
+    step = 1e-6 * torch.eye(6, dtype=torch.float64).view(6, 2, 3)
+    differences = torch.stack([(f(x + e) - f(x - e)) / 2e-6 for e in step], dim=1)
+    assert_close(jacobian(f, x), differences, rtol=0, atol=1e-8)
+
+
+def test_jacobian_is_flattened_and_detached():
+    x = torch.ones(2, 3, requires_grad=True)
+    j = jacobian(lambda x: x.sum(0, keepdim=True).expand(5, 3), x)
+    assert j.shape == (15, 6) and not j.requires_grad and x.grad is None

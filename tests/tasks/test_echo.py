@@ -1,0 +1,122 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from geolab.probes import future_influence, influence
+from geolab.tasks import Echo
+
+
+def sequence_losses(prediction, target):
+    """The loss of each sequence, in float64: independent of each other, so their spread gives a standard error."""
+    return (prediction.double() - target.double()).square().mean(dim=(1, 2))
+
+
+def standard_error(losses):
+    return losses.std().item() / math.sqrt(len(losses))
+
+
+def test_the_published_sizes():
+    task = Echo()
+    assert task.sample("train").inputs.shape == (900, 127, 64)
+    assert task.sample("validation").targets.shape == (100, 127, 64)
+    assert task.bayes_floor() == pytest.approx(1.042e-6, rel=1e-3)
+    assert task.baselines()["copy the input"] == pytest.approx(2e-6, rel=0.01)
+
+
+def test_the_target_is_the_next_input():
+    inputs, targets = Echo(dim=4, length=6, train=20).sample("train")
+    assert torch.equal(inputs[:, 1:], targets[:, :-1])
+
+
+def test_without_noise_every_vector_is_the_key_of_unit_length():
+    inputs, targets = Echo(dim=5, length=4, noise=0.0, train=50).sample("train")
+    assert_close(inputs.double().norm(dim=-1), torch.ones(50, 3, dtype=torch.float64), rtol=0, atol=1e-6)
+    assert torch.equal(inputs, targets) and (inputs[:, 1:] == inputs[:, :1]).all()
+    assert len(inputs[:, 0].unique(dim=0)) == 50
+
+
+def test_keys_point_everywhere_and_the_noise_has_its_size():
+    noisy, clean = (Echo(dim=3, length=9, noise=noise, train=4000).sample("train").inputs.double() for noise in (0.1, 0.0))
+    keys = clean[:, 0]
+    assert_close(keys.T @ keys / 4000, torch.eye(3, dtype=torch.float64) / 3, rtol=0, atol=0.02)
+    assert keys.mean(0).abs().max() < 4 / math.sqrt(3 * 4000)
+    noise = noisy - clean
+    assert noise.std().item() == pytest.approx(0.1, rel=4 / math.sqrt(2 * noise.numel()))
+    assert noise.mean().abs().item() < 4 * 0.1 / math.sqrt(noise.numel())
+    assert (noise[:, 0] * noise[:, 1]).mean().abs().item() < 4 * 0.01 / math.sqrt(3 * 4000)
+
+
+# ---------------------------------------------------------------- the floor
+
+SIZES = [(2, 4, 0.01, 20_000), (3, 16, 0.02, 10_000), (8, 2, 0.02, 20_000), (16, 32, 0.005, 3000), (64, 128, 1e-3, 300)]
+
+
+@pytest.mark.parametrize("dim, length, noise, sequences", SIZES)
+def test_the_floor_is_what_the_bayes_predictor_scores(dim, length, noise, sequences):
+    task = Echo(dim=dim, length=length, noise=noise, train=sequences, validation=0)
+    inputs, targets = task.sample("train", seed=1)
+    losses = sequence_losses(task.bayes_predictor(inputs), targets)
+    tolerance = 4 * standard_error(losses) + dim * noise**2 * task.bayes_floor()
+    assert tolerance < 0.03 * task.bayes_floor()
+    assert abs(losses.mean().item() - task.bayes_floor()) < tolerance
+
+
+def test_the_estimate_is_sharp_enough_to_tell_the_tangent_directions():
+    # a floor without the factor 1 − 1/d would count a direction in which a unit vector can't err
+    dim, length, noise, sequences = SIZES[0]
+    task = Echo(dim=dim, length=length, noise=noise, train=sequences, validation=0)
+    inputs, targets = task.sample("train", seed=1)
+    losses = sequence_losses(task.bayes_predictor(inputs), targets)
+    wrong = noise**2 * (1 + (1 + 1 / 2 + 1 / 3) / 3)
+    assert abs(losses.mean().item() - wrong) > 10 * standard_error(losses)
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.5])
+def test_in_three_dimensions_the_bayes_predictor_is_langevins_function(noise):
+    # the mean of a von Mises–Fisher law on the 2-sphere has the length coth κ − 1/κ
+    task = Echo(dim=3, length=6, noise=noise, train=50)
+    inputs = task.sample("train").inputs.double()
+    total = inputs.cumsum(1)
+    kappa = total.norm(dim=-1, keepdim=True) / noise**2
+    expected = (1 / torch.tanh(kappa) - 1 / kappa) * total / total.norm(dim=-1, keepdim=True)
+    worst = ((task.bayes_predictor(inputs) - expected).norm(dim=-1, keepdim=True) * kappa**2).max()
+    assert worst < 1  # the relative 1/κ² that its docstring states
+
+
+@pytest.mark.parametrize("scale", [0.999, 1.001])
+def test_the_bayes_predictor_can_not_be_improved_by_scaling(scale):
+    task = Echo(dim=4, length=8, noise=0.05, train=20_000)
+    inputs, targets = task.sample("train")
+    best = task.bayes_predictor(inputs)
+    worse = sequence_losses(scale * best, targets) - sequence_losses(best, targets)
+    assert worse.mean().item() > -2 * standard_error(worse)
+
+
+def test_the_bayes_predictor_reads_no_future():
+    task = Echo(dim=3, length=6, noise=0.1, train=4)
+    inputs = task.sample("train").inputs.double()
+    assert future_influence(task.bayes_predictor, inputs) == 0
+    assert influence(task.bayes_predictor, inputs)[torch.ones(5, 5).tril() > 0].min() > 0
+
+
+@pytest.mark.parametrize("task", [Echo(), Echo(dim=8, length=16, noise=0.01, train=300, validation=2000)])
+def test_no_baseline_beats_the_floor(task):
+    inputs, targets = task.sample("validation")
+    best = sequence_losses(task.bayes_predictor(inputs), targets)
+    for name, loss in task.baselines().items():
+        assert loss > best.mean().item() - 4 * standard_error(best), name
+        assert loss > task.bayes_floor() - 4 * standard_error(best), name
+
+
+def test_baselines_by_hand():
+    task = Echo(dim=4, length=6, noise=0.1, train=30, validation=10)
+    train, (x, y) = [t.double().numpy() for t in task.sample("train")], [t.double().numpy() for t in task.sample("validation")]
+    rows, targets = train[0].reshape(-1, 4), train[1].reshape(-1, 4)
+    weight = np.linalg.solve(rows.T @ rows, rows.T @ targets)
+    running = np.stack([x[:, :t + 1].mean(1) for t in range(5)], axis=1)
+    expected = {"zero": y**2, "copy the input": (x - y) ** 2, "least squares": (x @ weight - y) ** 2,
+                "running mean": (running - y) ** 2}
+    assert task.baselines() == pytest.approx({name: error.mean() for name, error in expected.items()}, rel=1e-5)

@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+import torch
+
+from geolab.tasks import Negation
+
+
+def test_the_published_sizes():
+    task = Negation()
+    assert task.sample("train").inputs.shape == task.sample("validation").targets.shape == (500, 64)
+
+
+def test_the_target_is_the_negative_and_the_input_is_normal():
+    x, y = Negation(dim=10, train=20_000).sample("train")
+    assert torch.equal(y, -x)
+    assert x.mean().abs().item() < 4 / np.sqrt(x.numel())
+    assert x.double().var().item() == pytest.approx(1, abs=4 * np.sqrt(2 / x.numel()))
+
+
+def test_fewer_training_examples_are_the_first_ones():
+    assert torch.equal(Negation(train=10).sample("train").inputs, Negation(train=500).sample("train").inputs[:10])
+
+
+def test_nothing_scores_below_the_floor_and_the_solution_scores_it():
+    task = Negation()
+    x, y = task.sample("validation")
+    assert task.bayes_floor() == 0 == task.loss(-x, y).item()
+    assert all(loss >= 0 for loss in task.baselines().values())
+
+
+@pytest.mark.parametrize("train", [3, 40])
+def test_baselines_by_hand(train):
+    task = Negation(dim=6, train=train, validation=15)
+    a, b = (t.double().numpy() for t in task.sample("train"))
+    x, y = (t.double().numpy() for t in task.sample("validation"))
+    weight = np.linalg.pinv(a) @ b
+    expected = {"zero": y**2, "copy the input": 4 * x**2, "training mean": (b.mean(0) - y) ** 2,
+                "least squares": (x @ weight - y) ** 2}
+    assert task.baselines() == pytest.approx({name: error.mean() for name, error in expected.items()}, rel=1e-5, abs=1e-12)
+
+
+def test_alignment_is_the_mean_cosine():
+    prediction = torch.tensor([[3.0, 0.0], [1.0, 1.0], [0.0, -2.0]])
+    target = torch.tensor([[1.0, 0.0], [0.0, 5.0], [0.0, 1.0]])
+    assert Negation(dim=2).alignment(prediction, target).item() == pytest.approx((1 + 2**-0.5 - 1) / 3, rel=1e-6)
+    x, y = Negation().sample("train")
+    assert Negation().alignment(-x, y).item() == pytest.approx(1, abs=1e-6)
+    assert Negation().alignment(x, y).item() == pytest.approx(-1, abs=1e-6)

@@ -1,0 +1,70 @@
+"""Carry the repository's address from `_config.yml` to the places that can't read it: the notebooks' setup cells and
+the launch links in README.md. `--check` changes nothing and fails when one is out of date.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+SETUP = """\
+# On Colab this fetches the book's code; anywhere else it does nothing.
+import subprocess, sys
+if "google.colab" in sys.modules:
+    subprocess.run(["git", "clone", "--quiet", "--depth", "1", "--branch", "{branch}", "{url}", "/content/book"], check=True)
+    sys.path.insert(0, "/content/book")"""
+
+
+def repository() -> dict:
+    """`repository` of _config.yml: url and branch."""
+    return yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]
+
+
+def notebooks() -> list[Path]:
+    return sorted([*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("book/*.ipynb")])
+
+
+def colab(path: str) -> str:
+    """The address that opens a file of the repository on Colab."""
+    url, branch = repository()["url"], repository()["branch"]
+    return f"https://colab.research.google.com/github/{url.removeprefix('https://github.com/')}/blob/{branch}/{path}"
+
+
+def with_setup(notebook: dict) -> dict:
+    """The notebook with the setup cell of this address as its first code cell."""
+    first = next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")
+    first["source"] = SETUP.format(**repository()).splitlines(keepends=True)
+    first["metadata"]["tags"] = ["remove-cell"]
+    return notebook
+
+
+def with_links(readme: str) -> str:
+    """The README with its Colab links derived anew: each names the file that it opens after /blob/<branch>/."""
+    return re.sub(r"https://colab\.research\.google\.com/github/[^)\s]*?/blob/[^/)\s]+/([^)\s]+)",
+                  lambda match: colab(match[1]), readme)
+
+
+def main(check: bool) -> int:
+    stale = []
+    for path in notebooks():
+        text = json.dumps(with_setup(json.loads(path.read_text())), indent=1, ensure_ascii=False) + "\n"
+        stale += _write(path, text, check)
+    stale += _write(ROOT / "README.md", with_links((ROOT / "README.md").read_text()), check)
+    verb = "out of date, run `make address`" if check else "updated"
+    print("\n".join(f"{path.relative_to(ROOT)}: {verb}" for path in stale) or "every address is that of _config.yml")
+    return 1 if check and stale else 0
+
+
+def _write(path: Path, text: str, check: bool) -> list[Path]:
+    if path.read_text() == text:
+        return []
+    if not check:
+        path.write_text(text)
+    return [path]
+
+
+if __name__ == "__main__":
+    sys.exit(main(check="--check" in sys.argv))
