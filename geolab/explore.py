@@ -114,6 +114,7 @@ def _static(draw, values):
         middle = middle * len(options) + len(options) // 2
     labels = [[_text(v) for v in options] for options in values.values()]
     names = [SYMBOLS.get(name, name) for name in values]
+    # "</script" would end the script, and "<!--<script" would swallow its end
     data = json.dumps({"lines": list(lines), "frames": coded, "values": labels, "names": names, "alt": _alt(draw)},
                       ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/").replace("<!", "<\\u0021")
     sliders = "".join(

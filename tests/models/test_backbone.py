@@ -16,7 +16,8 @@ from geolab.residuals import REGISTRY, Additive
 CLOSE = dict(rtol=0, atol=1e-12)
 CONFIGS = {"ddl": TransformerConfig.ddl, "benchmark": TransformerConfig.benchmark}
 # every registered residual as it comes, and the options that change what it reads
-RESIDUALS = [(name, {}) for name in sorted(REGISTRY)] + [("delta", {"map": "v"}), ("delta", {"value": "linear", "gate": "mlp"})]
+RESIDUALS = [*((name, {}) for name in sorted(REGISTRY)), ("delta", {"map": "v"}),
+             ("delta", {"value": "linear", "gate": "mlp"})]
 
 every_config = pytest.mark.parametrize("backbone", CONFIGS)
 every_residual = pytest.mark.parametrize("residual, options", RESIDUALS,

@@ -83,7 +83,7 @@ def test_in_three_dimensions_the_bayes_predictor_is_langevins_function(noise):
     kappa = total.norm(dim=-1, keepdim=True) / noise**2
     expected = (1 / torch.tanh(kappa) - 1 / kappa) * total / total.norm(dim=-1, keepdim=True)
     worst = ((task.bayes_predictor(inputs) - expected).norm(dim=-1, keepdim=True) * kappa**2).max()
-    assert worst < 1  # the relative 1/κ² that its docstring states
+    assert worst < 0.2  # well inside the relative 1/κ² that its docstring states
 
 
 @pytest.mark.parametrize("scale", [0.999, 1.001])
@@ -113,8 +113,8 @@ def test_no_baseline_beats_the_floor(task):
 
 def test_baselines_by_hand():
     task = Echo(dim=4, length=6, noise=0.1, train=30, validation=10)
-    train, (x, y) = [t.double().numpy() for t in task.sample("train")], [t.double().numpy() for t in task.sample("validation")]
-    rows, targets = train[0].reshape(-1, 4), train[1].reshape(-1, 4)
+    rows, targets = (t.double().numpy().reshape(-1, 4) for t in task.sample("train"))
+    x, y = (t.double().numpy() for t in task.sample("validation"))
     weight = np.linalg.solve(rows.T @ rows, rows.T @ targets)
     running = np.stack([x[:, :t + 1].mean(1) for t in range(5)], axis=1)
     expected = {"zero": y**2, "copy the input": (x - y) ** 2, "least squares": (x @ weight - y) ** 2,
