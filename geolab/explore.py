@@ -7,6 +7,7 @@ every combination is drawn once, and the page carries the frames as SVG and a fe
 import html
 import itertools
 import json
+import numbers
 import os
 from collections.abc import Callable, Sequence
 
@@ -63,7 +64,7 @@ def explore(draw: Callable[..., Figure], **values: Sequence):
 
 
 def _frame(draw, **chosen) -> str:
-    at = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
+    at = ", ".join(f"{name}={_text(value)}" for name, value in chosen.items())
     try:
         figure = draw(**chosen)
     except Exception as error:
@@ -74,7 +75,7 @@ def _frame(draw, **chosen) -> str:
 
 
 def _text(value) -> str:
-    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+    return f"{value:g}" if isinstance(value, numbers.Real) else str(value)
 
 
 def _alt(draw) -> str:

@@ -62,7 +62,7 @@ def svg(figure: Figure) -> str:
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = buffer.getvalue()
     text = text[text.index("<svg"):]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    text = re.sub(r"\s*(<metadata>.*?</metadata>|<!--.*?-->)", "", text, flags=re.S)
     # scales stay as they are: each glyph is drawn at 1/64, and 0.02 in its place would blow the letters up
     text = re.sub(r"scale\(.*?\)|-?\d+\.\d{3,}", lambda m: m[0] if m[0].startswith("scale") else
                   f"{float(m[0]):.2f}".rstrip("0").rstrip("."), text)

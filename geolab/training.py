@@ -1,7 +1,7 @@
 """One training loop: `fit(model, task, budget, seed)`.
 
 AdamW with linear warm-up and cosine decay, weight decay on matrices only, gradient clipping, as E-MHC-Geo trains
-its benchmark. On one device the same call gives the same numbers, in one run or resumed.
+its benchmark. On a CPU the same call gives the same numbers, in one run or resumed.
 """
 
 import hashlib
@@ -86,8 +86,8 @@ def fit(model: nn.Module, task: Task, budget: Budget = Budget(), seed: int = 0, 
         save_every: steps between two saves; an interruption saves as well.
         progress: show a bar.
     Returns: the History.
-    Raises: ValueError when the checkpoint is of another run; FloatingPointError at a loss or gradient that
-        is not finite, before the update, so that model and checkpoint hold the last good weights.
+    Raises: ValueError when the checkpoint is of another run; FloatingPointError at a loss or gradient that is not
+        finite, before the update: the model keeps its last good weights, and the checkpoint its last save.
     """
     run = _Run(model, task, budget, seed, checkpoint)
     run.resume()
@@ -177,7 +177,7 @@ class _Run:
     def identity(self) -> dict:
         shapes = [(name, tuple(p.shape)) for name, p in self.model.named_parameters()]
         return {"task": self.history.task, "budget": asdict(self.budget), "seed": self.history.seed,
-                "model": hashlib.sha256(json.dumps(shapes).encode()).hexdigest()[:12]}
+                "model": hashlib.sha256(json.dumps([repr(self.model), shapes]).encode()).hexdigest()[:12]}
 
     def save(self) -> None:
         if self.path is None:

@@ -225,6 +225,16 @@ def test_a_finished_run_is_read_and_not_repeated(tmp_path):
     assert path.stat().st_mtime_ns == written and [p.name for p in path.parent.iterdir()] == ["run.pt"]
 
 
+def test_a_checkpoint_of_the_same_shapes_but_another_option_is_refused(tmp_path):
+    def network(value):
+        return ContinuousModel(Transformer(TransformerConfig.ddl(width=8, layers=1, heads=1), "delta", value=value), 4)
+
+    task, budget, path = Echo(dim=4, length=5, train=4, validation=2), Budget(steps=1, batch=2), tmp_path / "run.pt"
+    fit(network("sigmoid"), task, budget, checkpoint=path, progress=False)
+    with pytest.raises(ValueError, match="its model is"):
+        fit(network("sigmoid4"), task, budget, checkpoint=path, progress=False)
+
+
 @pytest.mark.parametrize("change, message", [
     ({"seed": 6}, "its seed is 5, asked for 6"),
     ({"budget": replace(BUDGET, lr=0.5)}, r"its budget is .*'lr': 0\.01.*, asked for .*'lr': 0\.5"),

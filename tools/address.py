@@ -1,5 +1,6 @@
-"""Carry the repository's address from `_config.yml` to the places that can't read it: the notebooks' setup cells and
-the launch links in README.md. `--check` changes nothing and fails when one is out of date.
+"""Carry the repository's address from `_config.yml` to the places that can't read it: the notebooks' setup cells, and
+in README.md and CITATION.cff the Colab links, the clone command and `repository-code`. `--check` changes nothing and
+fails when one is out of date.
 """
 
 import json
@@ -41,10 +42,14 @@ def with_setup(notebook: dict) -> dict:
     return notebook
 
 
-def with_links(readme: str) -> str:
-    """The README with its Colab links derived anew: each names the file that it opens after /blob/<branch>/."""
-    return re.sub(r"https://colab\.research\.google\.com/github/[^)\s]*?/blob/[^/)\s]+/([^)\s]+)",
-                  lambda match: colab(match[1]), readme)
+def with_address(text: str) -> str:
+    """The text with its Colab links (each names the file that it opens after /blob/<branch>/), `git clone` and
+    `repository-code` derived anew.
+    """
+    text = re.sub(r"https://colab\.research\.google\.com/github/[^)\s]*?/blob/[^/)\s]+/([^)\s]+)",
+                  lambda match: colab(match[1]), text)
+    return re.sub(r"((?:git clone|repository-code:) [^\n]*?)https://github\.com/[^\s\"'`)]+",
+                  lambda match: match[1] + repository()["url"], text)
 
 
 def main(check: bool) -> int:
@@ -52,7 +57,8 @@ def main(check: bool) -> int:
     for path in notebooks():
         text = json.dumps(with_setup(json.loads(path.read_text())), indent=1, ensure_ascii=False) + "\n"
         stale += _write(path, text, check)
-    stale += _write(ROOT / "README.md", with_links((ROOT / "README.md").read_text()), check)
+    for path in filter(Path.exists, (ROOT / "README.md", ROOT / "CITATION.cff")):
+        stale += _write(path, with_address(path.read_text()), check)
     verb = "out of date, run `make address`" if check else "updated"
     print("\n".join(f"{path.relative_to(ROOT)}: {verb}" for path in stale) or "every address is that of _config.yml")
     return 1 if check and stale else 0

@@ -161,6 +161,9 @@ class Transformer(nn.Module):
         if config.positions == "learned":
             self.position = nn.Parameter(torch.randn(1, config.max_length, config.width) * config.init_std)
 
+    def extra_repr(self) -> str:
+        return repr(self.config)
+
     def forward(self, x: Tensor) -> Tensor:
         T, D = x.shape[-2:]
         if D != self.config.width:

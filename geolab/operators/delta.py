@@ -56,10 +56,12 @@ def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tens
         value: v, (...) for a vector state, (..., d_v) for a matrix state, or a number.
         beta: (...) or a number.
     Returns: of the shape of x.
-    Raises: ValueError when direction and state disagree in features or in the number of axes.
+    Raises: ValueError when direction and state disagree in features or in the number of axes, or beta has an axis too many.
     """
     beta = torch.as_tensor(beta, dtype=direction.dtype, device=direction.device)
     value = torch.as_tensor(value, dtype=direction.dtype, device=direction.device)
+    if beta.ndim >= direction.ndim:
+        raise ValueError(f"beta must be one number a direction, got {tuple(beta.shape)} with direction {tuple(direction.shape)}")
     if x.ndim == direction.ndim:
         require_width("direction", direction, x.shape[-1])
         readout = (direction * x).sum(-1)                                    # kᵀx: (...)

@@ -45,6 +45,8 @@ class Delta(Residual):
         _require_option("map", map, ("k", "v"))
         _require_option("gate", gate, ("linear", "mlp"))
         _require_option("value", value, VALUES)
+        if map == "v" and value == "constant":
+            raise ValueError("value='constant' leaves the v-Map nothing to read: its value is the sublayer's output")
         if not 0 < beta_init < 2:
             raise ValueError(f"beta_init must lie strictly between 0 and 2, got {beta_init}")
         self.map, self.value, self.beta_fixed, self.eps = map, value, beta_fixed, eps
@@ -58,6 +60,9 @@ class Delta(Residual):
                                                 nn.Linear(width // 4, width, bias=False))
             for layer in self.direction_head[::2]:
                 _init_linear(layer, width)
+
+    def extra_repr(self) -> str:
+        return f"map={self.map!r}, value={self.value!r}, beta_fixed={self.beta_fixed}, eps={self.eps}"
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         direction, value, beta = self.coefficients(state, sublayer)

@@ -205,3 +205,8 @@ def test_state_and_direction_must_agree(x, message):
     for call in (lambda k: delta_update(x, k, 0.0, torch.ones(2)), lambda k: delta_shortcut(x, k, torch.ones(2))):
         with pytest.raises(ValueError, match=message):
             call(unit_direction(torch.ones(2, 3)))
+
+
+def test_beta_with_an_axis_too_many_is_refused():
+    with pytest.raises(ValueError, match=r"beta must be one number a direction, got \(2, 1\) with direction \(2, 3\)"):
+        delta_update(torch.ones(2, 3), unit_direction(torch.ones(2, 3)), 0.0, torch.ones(2, 1))
