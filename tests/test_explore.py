@@ -237,7 +237,7 @@ class TestErrors:
             """It fails."""
             raise KeyError("k")
 
-        with pytest.raises(RuntimeError, match=r"^fails\(beta=0.5, name='a'\) raised KeyError: 'k'$") as error:
+        with pytest.raises(RuntimeError, match=r"^fails\(beta=0.5, name=a\) raised KeyError: 'k'$") as error:
             explore(fails, beta=[0.5], name=["a"])
         assert isinstance(error.value.__cause__, KeyError)
 

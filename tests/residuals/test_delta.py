@@ -194,7 +194,7 @@ def test_a_batch_leaves_nothing_behind(map, value, gate):
     ({"map": "q"}, "map must be one of 'k', 'v', got 'q'"),
     ({"gate": "big"}, "gate must be one of 'linear', 'mlp', got 'big'"),
     ({"value": "tanh"}, "value must be one of 'sigmoid', 'sigmoid4', 'linear', 'constant', got 'tanh'"),
-    ({"map": "v", "value": "constant"}, "value='constant' leaves the v-Map nothing to read"),
+    ({"map": "v", "value": "constant"}, "value='constant' leaves the v-Map nothing to read: its value is the sublayer's output"),
     ({"beta_init": 0.0}, "beta_init must lie strictly between 0 and 2, got 0.0"),
     ({"beta_init": 2.0}, "beta_init must lie strictly between 0 and 2, got 2.0"),
     ({"beta_init": float("nan")}, "beta_init must lie strictly between 0 and 2, got nan"),
