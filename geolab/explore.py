@@ -9,6 +9,7 @@ import itertools
 import json
 import numbers
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import ipywidgets
@@ -108,15 +109,15 @@ def _live(draw, values):
 def _static(draw, values):
     frames = [_frame(draw, **dict(zip(values, chosen))).strip().split("\n")
               for chosen in itertools.product(*values.values())]
-    lines: dict[str, int] = {}
-    coded = [_runs([lines.setdefault(line, len(lines)) for line in frame]) for frame in frames]
+    lines: dict[tuple[str, int], int] = {}  # a line and how often it stood before: so a frame is a few long runs
+    coded = [_runs([lines.setdefault(line, len(lines)) for line in _numbered(frame)]) for frame in frames]
     middle = 0
     for options in values.values():
         middle = middle * len(options) + len(options) // 2
     labels = [[_text(v) for v in options] for options in values.values()]
     names = [SYMBOLS.get(name, name) for name in values]
     # "</script" would end the script, and "<!--<script" would swallow its end
-    data = json.dumps({"lines": list(lines), "frames": coded, "values": labels, "names": names, "alt": _alt(draw)},
+    data = json.dumps({"lines": [line for line, _ in lines], "frames": coded, "values": labels, "names": names, "alt": _alt(draw)},
                       ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/").replace("<!", "<\\u0021")
     sliders = "".join(
         f'<label>{html.escape(symbol)} <input type="range" min="0" max="{len(shown) - 1}" value="{len(shown) // 2}" '
@@ -131,6 +132,15 @@ def _static(draw, values):
         raise ValueError(f"the frames of {draw.__name__} take {len(page.encode()):,} bytes, more than {MOST_BYTES:,}: "
                          "use fewer values, or fewer points a curve")
     return HTML(page)
+
+
+def _numbered(frame: list[str]) -> list[tuple[str, int]]:
+    """["a", "b", "a"] -> [("a", 0), ("b", 0), ("a", 1)]."""
+    numbered, seen = [], Counter()
+    for line in frame:
+        numbered.append((line, seen[line]))
+        seen[line] += 1
+    return numbered
 
 
 def _runs(indices: list[int]) -> list[tuple[int, int]]:

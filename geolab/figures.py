@@ -16,10 +16,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 STYLE = {
-    "font.size": 11, "axes.titlesize": 11, "axes.labelsize": 11, "legend.fontsize": 10,
+    "font.size": 11, "font.sans-serif": ["DejaVu Sans"], "axes.titlesize": 11, "axes.labelsize": 11, "legend.fontsize": 10,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#e6e6e6",
     "axes.axisbelow": True, "lines.linewidth": 2, "legend.frameon": False, "figure.facecolor": "white",
-    "figure.constrained_layout.use": True, "svg.fonttype": "path",
+    "figure.constrained_layout.use": True, "svg.fonttype": "none",  # text stays text: half the size, and read aloud
     "svg.hashsalt": "geolab",  # the same figure is the same text
 }
 matplotlib.rcParams.update(STYLE)  # for good: lines and legends take it up when they are drawn, long after `subplots`
@@ -37,6 +37,7 @@ LOOKS = {
     "additive": Look("#555555", "-", "o"),
     "delta": Look("#0072b2", "--", "s"),
     "post-LN": Look("#d55e00", "-.", "^"),
+    "no residual": Look("#cc79a7", ":", "v"),
     "floor": Look("#000000", ":", ""),
     "baseline": Look("#999999", "-", ""),
 }
@@ -62,10 +63,12 @@ def svg(figure: Figure) -> str:
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = buffer.getvalue()
     text = text[text.index("<svg"):]
-    text = re.sub(r"\s*(<metadata>.*?</metadata>|<!--.*?-->)", "", text, flags=re.S)
-    # scales stay as they are: each glyph is drawn at 1/64, and 0.02 in its place would blow the letters up
-    text = re.sub(r"scale\(.*?\)|-?\d+\.\d{3,}", lambda m: m[0] if m[0].startswith("scale") else
-                  f"{float(m[0]):.2f}".rstrip("0").rstrip("."), text)
+    # the style sheet that matplotlib puts in would hold for the whole page, and each new frame would style it anew
+    text = re.sub(r"\s*(<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>)", "", text, flags=re.S)
+    text = re.sub(r'<g id="[^"]*">', "<g>", re.sub(r"\n +", "\n", text))  # names that nothing refers to, indentation
+    text = text.replace("<g>", '<g style="stroke-linejoin:round">', 1)  # all that the style sheet said
+    text = re.sub(r' transform="rotate\(-0 [^"]*"', "", text)
+    text = re.sub(r"-?\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}".rstrip("0").rstrip("."), text)
     return re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>',
                   r'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
                   r'viewBox="\1" style="width:100%;max-width:38rem;height:auto">', text, count=1)

@@ -143,7 +143,8 @@ class TestStatic:
 
     def test_frames_share_their_lines(self):
         data = json.loads(Page(self.page(**self.VALUES)).data)
-        assert len(set(data["lines"])) == len(data["lines"]) < 2 * len(frames(data)[0].splitlines())
+        assert len(data["lines"]) < 2 * len(frames(data)[0].splitlines())
+        assert max(len(runs) for runs in data["frames"]) < 20  # lines that repeat do not cut a frame into pieces
 
     def test_the_middle_frame_stands_in_the_page_without_javascript(self):
         page = self.page(**self.VALUES)
