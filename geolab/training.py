@@ -100,7 +100,7 @@ def fit(model: nn.Module, task: Task, budget: Budget = Budget(), seed: int = 0, 
             last = history.steps == budget.steps
             if history.steps % budget.evaluate_every == 0 or last:
                 run.evaluate()
-                bar.set_postfix(validation=f"{history.final:.3g}")
+                bar.set_postfix(validation=f"{history.final:.3g}", refresh=False)
             if history.steps % save_every == 0 or last or interrupted():
                 run.save()
             if interrupted() and not last:
