@@ -87,7 +87,7 @@ def _live(draw, values):
     sliders = {name: ipywidgets.SelectionSlider(
         options=[(_text(v), v) for v in options], value=options[len(options) // 2], description=SYMBOLS.get(name, name),
         continuous_update=True) for name, options in values.items()}
-    picture = ipywidgets.Image(format="svg+xml", tooltip=_alt(draw), layout={"max_width": "38rem"})
+    picture = ipywidgets.Image(format="svg+xml", layout={"max_width": "38rem"})
     message = ipywidgets.HTML()
 
     def redraw(change=None):

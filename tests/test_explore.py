@@ -98,7 +98,7 @@ class TestLive:
         box = explore(point, beta=[0, 1], gate=[0, 1])
         assert box.children == (*box.sliders.values(), box.picture, box.message)
         assert [slider.description for slider in box.sliders.values()] == ["β", "γ"]
-        assert box.picture.tooltip == "A point that moves with β & γ." and box.message.value == ""
+        assert box.message.value == ""
 
     def test_values_may_be_words(self):
         box = explore(titled, beta=[0], title=["one", "two"])

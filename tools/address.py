@@ -35,10 +35,12 @@ def colab(path: str) -> str:
 
 
 def with_setup(notebook: dict) -> dict:
-    """The notebook with the setup cell of this address as its first code cell."""
-    first = next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")
-    first["source"] = SETUP.format(**repository()).splitlines(keepends=True)
-    first["metadata"]["tags"] = ["remove-cell"]
+    """The notebook with the setup cell of this address as its first code cell: renewed where it is there, else put in."""
+    cells, tags = notebook["cells"], ["remove-cell"]
+    first = next((k for k, cell in enumerate(cells) if cell["cell_type"] == "code"), len(cells))
+    if first == len(cells) or cells[first]["metadata"].get("tags") != tags:
+        cells.insert(first, {"cell_type": "code", "execution_count": None, "id": "setup", "metadata": {"tags": tags}, "outputs": []})
+    cells[first]["source"] = SETUP.format(**repository()).splitlines(keepends=True)
     return notebook
 
 

@@ -1,0 +1,59 @@
+"""The book's parts fit together: the table of contents, the bibliography, and links to files of the repository."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from pybtex.database import parse_file
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = [*sorted(ROOT.glob("notebooks/*.ipynb")), *sorted(ROOT.glob("book/*.ipynb"))]
+PAGES = [*NOTEBOOKS, *sorted(ROOT.glob("book/*.md"))]
+READ_ON_GITHUB = sorted(ROOT.glob("*.md"))
+names = pytest.mark.parametrize("path", [*PAGES, *READ_ON_GITHUB], ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def text(path: Path) -> str:
+    if path.suffix != ".ipynb":
+        return path.read_text()
+    cells = json.loads(path.read_text())["cells"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+
+def toc() -> list[str]:
+    contents = yaml.safe_load((ROOT / "_toc.yml").read_text())
+    return [contents["root"], *(chapter["file"] for part in contents["parts"] for chapter in part["chapters"])]
+
+
+def test_every_page_is_in_the_table_of_contents_once_and_every_entry_exists():
+    assert sorted(toc()) == sorted(str(path.relative_to(ROOT).with_suffix("")) for path in PAGES)
+
+
+def test_chapters_are_in_the_order_of_their_numbers():
+    chapters = [page for page in toc() if page.startswith("notebooks/")]
+    assert chapters == sorted(chapters)
+
+
+@names
+def test_every_citation_is_in_the_bibliography(path):
+    cited = {key.strip() for keys in re.findall(r"\{(?:foot)?cite(?::\w+)?\}`([^`]+)`", text(path)) for key in keys.split(",")}
+    assert cited <= set(parse_file(ROOT / "book/references.bib").entries)
+
+
+def test_every_entry_of_the_bibliography_can_be_cited():
+    for key, entry in parse_file(ROOT / "book/references.bib").entries.items():
+        assert entry.persons.get("author") and entry.fields.get("title") and entry.fields.get("year"), key
+
+
+@names
+def test_every_colab_link_opens_a_file_of_the_repository(path):
+    opened = re.findall(r"https://colab\.research\.google\.com/github/[^)\s\"]*?/blob/[^/)\s]+/([^)\s\"]+)", path.read_text())
+    assert not [name for name in opened if not (ROOT / name).is_file()]
+
+
+@pytest.mark.parametrize("path", READ_ON_GITHUB, ids=lambda path: path.name)
+def test_every_relative_link_names_a_file(path):
+    linked = re.findall(r"\]\((?!https?:|mailto:|#)([^)\s#]+)", path.read_text())
+    assert not [name for name in linked if not (path.parent / name).exists()]

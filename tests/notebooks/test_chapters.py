@@ -1,0 +1,48 @@
+"""What every chapter has: exercises with running solutions, minutes, a summary, references."""
+
+import re
+
+
+def test_each_exercise_has_one_solution_and_it_runs(chapter):
+    marks = chapter.exercises()
+    exercises = [label for kind, label, _ in marks if kind == "exercise"]
+    assert len(exercises) >= 3 and len(set(exercises)) == len(exercises), exercises
+    open_exercise = open_solution = None
+    solved = []
+    for kind, label, code in marks:
+        if kind == "exercise":
+            assert open_solution is None, f"exercise {label} stands inside the solution of {open_solution}"
+            open_exercise = label
+        elif kind == "solution-start":
+            assert label == open_exercise and open_solution is None, f"solution of {label} after exercise {open_exercise}"
+            open_solution, first = label, code
+        else:
+            assert open_solution, "solution-end without a solution-start"
+            assert code > first, f"the solution of {open_solution} has no code cell"
+            solved.append(open_solution)
+            open_solution = None
+    assert open_solution is None and solved == exercises
+
+
+def test_solutions_are_folded(chapter):
+    for label, options in re.findall(r"^[:`]{3,}\{solution-start\} *(.*)\n((?::.*\n)*)", chapter.text, re.M):
+        assert re.search(r"^:class:.*\bdropdown\b", options, re.M), f"the solution of {label} gives itself away"
+
+
+def test_it_opens_with_one_title(chapter):
+    titles = re.findall(r"^# .+", chapter.text, re.M)
+    assert len(titles) == 1 and chapter.text.startswith(titles[0])
+
+
+def test_it_says_how_many_minutes_each_section_takes(chapter):
+    assert re.search(r"^\|.*minutes.*\|\n\|[ :|-]+\|\n\|.*\d.*\|", chapter.text, re.M | re.I)
+
+
+def test_it_ends_with_a_summary_and_references(chapter):
+    headings = re.findall(r"^#{2,} (.+)", chapter.text, re.M)
+    assert any(re.search(r"summary|remember", heading, re.I) for heading in headings), headings
+    assert headings[-1] == "References" and "{footbibliography}" in chapter.text
+
+
+def test_it_speaks_to_the_teacher(chapter):
+    assert re.search(r"^:{3,}\{admonition\} For the teacher$", chapter.text, re.M)

@@ -1,0 +1,123 @@
+"""The built pages, opened in a Chromium that reaches nothing but this machine."""
+
+import importlib.util
+import re
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+from bs4 import BeautifulSoup
+from playwright.sync_api import Browser, Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+SITE = ROOT / "_build/html"
+ELSEWHERE = re.compile(r"^(?!file:|data:|blob:|(?:http|ws)://127\.0\.0\.1[:/])")
+PHONE, DESKTOP = 390, 1280
+
+
+def toc() -> list[str]:
+    """The book's pages in order, as _toc.yml names them."""
+    contents = yaml.safe_load((ROOT / "_toc.yml").read_text())
+    return [contents["root"], *(chapter["file"] for part in contents["parts"] for chapter in part["chapters"])]
+
+
+@cache
+def soup(path: Path) -> BeautifulSoup:
+    return BeautifulSoup(path.read_text(), "html.parser")
+
+
+class Visit:
+    """A page of the site in the browser, and what went wrong while it was open."""
+
+    def __init__(self, page: Page, name: str):
+        self.page, self.name, self.trouble = page, name, []
+        page.on("console", lambda message: message.type in ("error", "warning") and self.trouble.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: self.trouble.append(f"error: {error}"))
+        page.on("requestfailed", lambda request: self.trouble.append(f"failed: {request.url}"))
+
+    def unfold(self) -> None:
+        """Open every folded cell and solution."""
+        self.page.evaluate("""() => {
+            document.querySelectorAll("details").forEach(folded => folded.open = true);
+            document.querySelectorAll("button.toggle-button-hidden").forEach(button => button.click());
+            document.querySelectorAll(".toggle-hidden").forEach(folded => folded.classList.remove("toggle-hidden"));
+        }""")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def site() -> Path:
+    assert (SITE / "index.html").exists(), "there is no built site; run `make book`"
+    return SITE
+
+
+@pytest.fixture(scope="session")
+def browser():
+    spec = importlib.util.spec_from_file_location("browser", ROOT / "tools/browser.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    path = tool.find()
+    assert path, "there is no Chrome or Chromium to check the pages with; run `make browser`"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def closed_off(browser: Browser, width: int, **options):
+    """A browser window that reaches files and 127.0.0.1 only."""
+    context = browser.new_context(viewport={"width": width, "height": 844}, **options)
+    context.route(ELSEWHERE, lambda route: route.abort())
+    yield context
+    context.close()
+
+
+@contextmanager
+def visiting(browser: Browser, name: str, width: int, **options):
+    with closed_off(browser, width, **options) as context:
+        visit = Visit(context.new_page(), name)
+        visit.page.goto((SITE / f"{name}.html").as_uri())
+        yield visit
+
+
+def pytest_generate_tests(metafunc):
+    if "name" in metafunc.fixturenames:
+        metafunc.parametrize("name", toc(), scope="module")
+    if "width" in metafunc.fixturenames:
+        metafunc.parametrize("width", [PHONE, DESKTOP], scope="module")
+
+
+@pytest.fixture(scope="module")
+def visit(browser, name, width):
+    """Each page at each width, with its mathematics set."""
+    with visiting(browser, name, width) as visit:
+        visit.page.evaluate("() => window.MathJax && MathJax.startup.promise")
+        yield visit
+
+
+@pytest.fixture(scope="module")
+def phone(browser, name):
+    with visiting(browser, name, PHONE, has_touch=True) as visit:
+        visit.unfold()
+        yield visit
+
+
+@pytest.fixture(scope="module")
+def without_javascript(browser, name):
+    with visiting(browser, name, PHONE, java_script_enabled=False) as visit:
+        yield visit
+
+
+@pytest.fixture(scope="session")
+def window(browser):
+    with closed_off(browser, DESKTOP) as context:
+        yield context.new_page()
+
+
+@pytest.fixture
+def html(name) -> BeautifulSoup:
+    """The page's HTML as it was built."""
+    return soup(SITE / f"{name}.html")

@@ -1,0 +1,84 @@
+"""The built pages as files: links, alt text, launch buttons, size, and nothing loaded from elsewhere."""
+
+import re
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import yaml
+from bs4 import BeautifulSoup
+
+ROOT = Path(__file__).resolve().parents[2]
+REPOSITORY = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]
+MOST_BYTES = 600_000
+
+
+@cache
+def ids(path: Path) -> set[str]:
+    return {tag["id"] for tag in BeautifulSoup(path.read_text(), "html.parser").find_all(id=True)}
+
+
+def is_elsewhere(address: str) -> bool:
+    return bool(urlsplit(address).scheme or urlsplit(address).netloc)
+
+
+def test_every_link_leads_somewhere(site, name, html):
+    """To a file of the site, and to a place in it: citations, equations, theorems, exercises, headings."""
+    here = site / f"{name}.html"
+    for tag in html.find_all(href=True):
+        link = urlsplit(tag["href"])
+        if is_elsewhere(tag["href"]):
+            continue
+        target = (here.parent / unquote(link.path)).resolve() if link.path else here
+        assert target.is_file(), tag
+        if link.fragment:
+            assert unquote(link.fragment) in ids(target), tag
+
+
+def test_every_picture_refers_to_what_is_on_the_page(html, site, name):
+    """Letters and markers of an SVG are drawn by reference."""
+    referred = {use["xlink:href"] for use in html.find_all("use")}
+    referred |= set(re.findall(r"url\((#[^)]+)\)", " ".join(tag["clip-path"] for tag in html.find_all(attrs={"clip-path": True}))))
+    assert {reference.removeprefix("#") for reference in referred} <= ids(site / f"{name}.html")
+
+
+def test_every_figure_has_alt_text(html):
+    for figure in html.find_all(role="img"):
+        assert figure.get("aria-label", "").strip(), str(figure)[:200]
+    for image in html.find_all("img"):
+        alt = image.get("alt", "").strip()
+        assert alt and not alt.endswith((".png", ".svg", ".jpg")), image
+    for drawing in html.article.find_all("svg"):
+        assert drawing.find_parent(role="img"), f"a drawing without words: {str(drawing)[:200]}"
+
+
+def test_nothing_is_loaded_from_elsewhere(html, name, site):
+    loaded = [tag.get("src") or tag.get("href") for tag in html.find_all(["script", "link", "img", "iframe", "source", "video"])]
+    assert not [address for address in loaded if address and is_elsewhere(address)]
+    for address in filter(None, loaded):
+        assert ((site / name).parent / unquote(urlsplit(address).path)).resolve().is_file(), address
+
+
+def test_the_page_is_light(site, name):
+    assert (site / f"{name}.html").stat().st_size < MOST_BYTES
+
+
+def test_launch_buttons_open_the_notebook_of_the_page(html, name):
+    links = {a["href"] for a in html.find_all("a", href=True) if a["href"].startswith("https://colab.research.google.com")}
+    owner_and_name = REPOSITORY["url"].removeprefix("https://github.com/")
+    is_notebook = (ROOT / f"{name}.ipynb").is_file()
+    expected = f"https://colab.research.google.com/github/{owner_and_name}/blob/{REPOSITORY['branch']}/{name}.ipynb"
+    if is_notebook:
+        assert expected in links
+    for link in links:
+        prefix, path = expected.removesuffix(f"{name}.ipynb"), link.split("/blob/")[-1].partition("/")[2]
+        assert link == prefix + path and (ROOT / path).is_file()
+
+
+def test_no_markup_of_the_source_is_left(html):
+    """A dollar, a fence or a role in the running text was not understood."""
+    article = BeautifulSoup(str(html.article), "html.parser")
+    for tag in article.find_all(["pre", "code", "script", "style", "svg"]) + article.select(".math"):
+        tag.decompose()
+    assert not re.findall(r".{0,40}(?:\$|:::|`|\{[a-z:]+\}).{0,40}", article.get_text())

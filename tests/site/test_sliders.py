@@ -1,0 +1,146 @@
+"""Each slider of each page moves its picture: by keyboard, by mouse, by touch, at once; and without JavaScript a frame stands."""
+
+import hashlib
+import json
+from typing import NamedTuple
+
+import pytest
+
+pytestmark = pytest.mark.browser
+MOST_MILLISECONDS = 50  # for a new frame: a slider that lags is no slider
+
+
+class Shown(NamedTuple):
+    """What a reader sees of a figure and hears of its alt text."""
+
+    value: str
+    frame: str
+    pixels: str
+    alt: str
+
+
+class Slider:
+    """One slider of a figure on the page."""
+
+    def __init__(self, figure, k: int):
+        self.picture, self.input = figure.locator("[role=img]"), figure.locator("input").nth(k)
+        self.output = figure.locator("output").nth(k)
+        self.data = json.loads(figure.locator("script[type='application/json']").text_content())
+        self.values = self.data["values"][k]
+
+    def shown(self) -> Shown:
+        pixels = hashlib.sha256(self.picture.screenshot()).hexdigest()
+        return Shown(self.output.inner_text(), self.picture.inner_html(), pixels, self.picture.get_attribute("aria-label"))
+
+    def press(self, key: str) -> Shown:
+        self.input.press(key)
+        return self.shown()
+
+    def at(self, share: float) -> tuple[float, float]:
+        """The place on the window at this share of the track."""
+        self.input.scroll_into_view_if_needed()
+        box = self.input.bounding_box()
+        return box["x"] + 2 + share * (box["width"] - 4), box["y"] + box["height"] / 2
+
+
+def figures(visit):
+    return visit.page.locator(".geolab-explore").all()
+
+
+def sliders(visit):
+    return [Slider(figure, k) for figure in figures(visit) for k in range(figure.locator("input").count())]
+
+
+def all_differ(one: Shown, other: Shown) -> bool:
+    return all(seen != again for seen, again in zip(one, other))
+
+
+def test_every_figure_has_its_sliders(phone):
+    for figure in figures(phone):
+        data = json.loads(figure.locator("script[type='application/json']").text_content())
+        assert figure.locator("input").count() == figure.locator("output").count() == len(data["values"]) > 0
+        assert all(len(values) > 1 for values in data["values"])
+
+
+def test_keys_move_the_picture(phone):
+    """From the first value step by step to the last; the picture in the middle is another than at both ends."""
+    for slider in sliders(phone):
+        first = slider.press("Home")
+        assert first.value == slider.values[0]
+        for k, value in enumerate(slider.values[1:], start=1):
+            slider.input.press("ArrowRight")
+            assert slider.output.inner_text() == value
+            if k == len(slider.values) // 2:
+                middle = slider.shown()
+        last = slider.shown()
+        assert all_differ(first, middle) and all_differ(middle, last), slider.data["alt"]
+        assert slider.press("ArrowLeft").value == slider.values[-2]
+        assert slider.press("End") == last and slider.press("Home") == first
+
+
+def test_the_mouse_moves_the_picture(phone):
+    mouse = phone.page.mouse
+    for slider in sliders(phone):
+        mouse.click(*slider.at(0))
+        first = slider.shown()
+        mouse.click(*slider.at(0.5))
+        middle = slider.shown()
+        mouse.down()
+        mouse.move(*slider.at(1), steps=5)
+        mouse.up()
+        last = slider.shown()
+        assert (first.value, last.value) == (slider.values[0], slider.values[-1])
+        assert all_differ(first, middle) and all_differ(middle, last), slider.data["alt"]
+
+
+def test_a_finger_moves_the_picture(phone):
+    for slider in sliders(phone):
+        shown = []
+        for share in (0, 0.5, 1):
+            phone.page.touchscreen.tap(*slider.at(share))
+            shown.append(slider.shown())
+        first, middle, last = shown
+        assert (first.value, last.value) == (slider.values[0], slider.values[-1])
+        assert all_differ(first, middle) and all_differ(middle, last), slider.data["alt"]
+
+
+def test_neighbouring_frames_differ(phone):
+    """Nine in ten, over all sliders of a figure."""
+    for figure in figures(phone):
+        data = json.loads(figure.locator("script[type='application/json']").text_content())
+        frames = ["\n".join("\n".join(data["lines"][first:first + count]) for first, count in runs) for runs in data["frames"]]
+        same, stride = [], 1
+        for values in reversed(data["values"]):
+            same += [frames[n] == frames[n + stride] for n in range(len(frames)) if n // stride % len(values) < len(values) - 1]
+            stride *= len(values)
+        assert stride == len(frames) and sum(same) <= 0.1 * len(same), data["alt"]
+
+
+def test_a_new_frame_comes_at_once(phone):
+    """The best of three passes: another process may interrupt one of them."""
+    for slider in sliders(phone):
+        passes = slider.input.evaluate("""(input) => {
+            const picture = input.closest(".geolab-explore").firstElementChild;
+            return [1, 2, 3].map(() => [...Array(+input.max + 1).keys()].map(k => {
+                const start = performance.now();
+                input.value = k;
+                input.dispatchEvent(new Event("input", {bubbles: true}));
+                picture.firstElementChild.getBBox();
+                return performance.now() - start;
+            }));
+        }""")
+        slowest = max(map(min, zip(*passes)))
+        assert slowest < MOST_MILLISECONDS, f"{slowest:.0f} ms for a frame of: {slider.data['alt']}"
+
+
+def test_a_frame_stands_without_javascript(without_javascript):
+    for figure in figures(without_javascript):
+        box = figure.locator("[role=img] svg").bounding_box()
+        assert box and box["width"] > 200 and box["height"] > 100
+        assert not figure.locator(".geolab-sliders").is_visible()
+        assert figure.locator("noscript").is_visible()
+
+
+def test_sliders_leave_no_error_behind(phone):
+    """The last test of this page: what the others did must not have failed in silence."""
+    assert phone.trouble == []
