@@ -136,7 +136,7 @@ class _Run:
         decayed = [p for p in model.parameters() if p.ndim >= 2]
         others = [p for p in model.parameters() if p.ndim < 2]
         self.optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": budget.weight_decay},
-                                            {"params": others, "weight_decay": 0.0}], lr=budget.lr, betas=(0.9, 0.95))
+                                            {"params": others, "weight_decay": 0.0}], lr=budget.lr, betas=(0.9, 0.95), fused=True)
         self.batches = torch.Generator().manual_seed(seed)
         torch.manual_seed(seed)
         self.history = History(task=repr(task), budget=budget, seed=seed, device=device.type)
