@@ -20,8 +20,7 @@ from geolab.figures import svg
 
 MOST_FRAMES = 100
 MOST_BYTES = 400_000
-SYMBOLS = {"beta": "β", "gate": "γ", "gamma": "γ", "theta": "θ", "alpha": "α", "sigma": "σ", "depth": "L",
-           "layers": "L", "width": "d", "eps": "ε"}
+SYMBOLS = {"beta": "β", "gate": "γ", "alpha": "α", "eps": "ε", "depth": "L", "layers": "L"}
 
 # What the page runs, for one figure: read the slider positions, put the frame's lines together, show them.
 SCRIPT = """(()=>{
