@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from geolab.residuals import collect_penalties
 from geolab.tasks import Task
 
 
@@ -146,10 +147,12 @@ class _Run:
         self.model.train()
         index = torch.randint(len(self.train[0]), (self.budget.batch,), generator=self.batches)
         inputs, targets = (t[index.to(t.device)] for t in self.train)
-        loss = self.task.loss(self.model(inputs), targets)
-        self._require_finite("loss", loss)
+        with collect_penalties() as penalties:
+            loss = self.task.loss(self.model(inputs), targets)
+        objective = loss + sum(penalties)
+        self._require_finite("loss", objective)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        objective.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.budget.clip)
         self._require_finite("gradient norm", norm)
         for group in self.optimizer.param_groups:

@@ -10,6 +10,7 @@ from torch import nn
 
 from geolab import Budget, fit
 from geolab.models import ContinuousModel, Transformer, TransformerConfig
+from geolab.residuals import add_penalty
 from geolab.tasks import Echo, Negation
 
 TASK = Negation(dim=4, train=32, validation=16)
@@ -334,6 +335,40 @@ def test_it_learns():
     network, history = train(Negation(dim=4), Budget(steps=200, lr=0.05, weight_decay=0), nn.Linear(4, 4))
     assert history.final < 1e-3 * history.train_loss[0]
     torch.testing.assert_close(network.weight.detach(), -torch.eye(4), rtol=0, atol=0.05)
+
+
+# ---------------------------------------------------------------- penalties
+
+class Penalised(nn.Linear):
+    """A linear map that asks for small weights: `strength` times half their squared length."""
+
+    def __init__(self, strength):
+        super().__init__(4, 4)
+        self.strength = strength
+
+    def forward(self, x):
+        add_penalty(self.strength * self.weight.square().sum() / 2)
+        return super().forward(x)
+
+
+def test_penalties_are_added_to_the_loss_and_not_to_the_report():
+    network = Penalised(3.0)
+    before = network.weight.detach().norm().item()
+    history = train(Watched(lambda now, prediction, loss: 0 * loss), replace(BUDGET, weight_decay=0), network)[1]
+    assert history.train_loss == [0] * BUDGET.steps
+    assert history.gradient_norm[0] == pytest.approx(3 * before, rel=1e-5)
+    assert network.weight.detach().norm() < 0.9 * before
+
+
+def test_each_step_has_its_own_penalties():
+    # one term a step: were they kept, the second gradient would be twice the first
+    history = train(Watched(lambda now, prediction, loss: 0 * loss), replace(BUDGET, weight_decay=0, lr=1e-9), Penalised(3.0))[1]
+    assert history.gradient_norm == pytest.approx([history.gradient_norm[0]] * BUDGET.steps, rel=1e-5)
+
+
+def test_a_penalty_that_is_not_finite_stops_too():
+    with pytest.raises(FloatingPointError, match="^loss is nan at step 0 of 12"):
+        train(network=Penalised(float("nan")))
 
 
 # ---------------------------------------------------------------- what it reports

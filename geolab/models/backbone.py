@@ -133,8 +133,8 @@ class Layer(nn.Module):
         self.norm_at = config.norm_at
 
     def sublayer(self, x: Tensor) -> Tensor:
-        """(B, T, D) -> (B, T, D): F(norm x), or F(x) where the norm comes after."""
-        return self.mix(self.norm(x) if self.norm_at == "pre" else x)
+        """(B, T, D) -> (B, T, D): F(norm x), or F(x) where the norm comes after, through the residual's `inside`."""
+        return self.mix(self.residual.inside(self.norm(x) if self.norm_at == "pre" else x))
 
     def forward(self, state: Tensor) -> Tensor:
         state = self.residual(state, self.sublayer)
@@ -155,8 +155,9 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         mixers = [mixer(config) for _ in range(config.layers) for mixer in (Attention, MLP)]
-        self.layers = nn.ModuleList(Layer(config, mix, make_residual(residual, config.width, **options))
-                                    for mix in mixers)
+        self.layers = nn.ModuleList(
+            Layer(config, mix, make_residual(residual, config.width, index=index, count=len(mixers), **options))
+            for index, mix in enumerate(mixers))
         self.norm = make_norm(config) if config.norm_at == "pre" else nn.Identity()
         if config.positions == "learned":
             self.position = nn.Parameter(torch.randn(1, config.max_length, config.width) * config.init_std)

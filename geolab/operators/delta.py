@@ -19,7 +19,7 @@ def unit_direction(h: Tensor, eps: float = 0.0) -> Tensor:
         eps: the guard ε_k against a vanishing h, in units of h; the paper's code takes 1e-5.
     Returns: (..., d).
     """
-    return h * torch.rsqrt(h.square().sum(-1, keepdim=True) + eps**2)
+    return h * torch.rsqrt(torch.linalg.vector_norm(h, dim=-1, keepdim=True).square() + eps**2)
 
 
 def delta_matrix(direction: Tensor, beta: Tensor | float) -> Tensor:
@@ -64,11 +64,11 @@ def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tens
         raise ValueError(f"beta must be one number a direction, got {tuple(beta.shape)} with direction {tuple(direction.shape)}")
     if x.ndim == direction.ndim:
         require_width("direction", direction, x.shape[-1])
-        readout = (direction * x).sum(-1)                                    # kᵀx: (...)
-        return x + (beta * (value - readout)).unsqueeze(-1) * direction
+        readout = torch.linalg.vecdot(direction, x)                          # kᵀx: (...)
+        return torch.addcmul(x, (beta * (value - readout)).unsqueeze(-1), direction)
     if x.ndim == direction.ndim + 1:
         require_width("direction", direction, x.shape[-2])
-        readout = (direction.unsqueeze(-1) * x).sum(-2)                      # kᵀX: (..., d_v)
-        return x + direction.unsqueeze(-1) * (beta.unsqueeze(-1) * (value - readout)).unsqueeze(-2)
+        readout = (direction.unsqueeze(-2) @ x).squeeze(-2)                  # kᵀX: (..., d_v)
+        return x + direction.unsqueeze(-1) @ (beta.unsqueeze(-1) * (value - readout)).unsqueeze(-2)
     raise ValueError(f"x must have as many axes as direction (a vector state) or one more (a matrix state), "
                      f"got {tuple(x.shape)} with direction {tuple(direction.shape)}")

@@ -1,6 +1,7 @@
-"""What the papers claim, as data: theorems with their verdicts, and reported tables with their sources."""
+"""What the papers claim, as data: theorems with their verdicts, reported tables with their sources, models and experiments."""
 
+from geolab.papers.configurations import CONFIGURATIONS, MGT_PROTOCOLS, Configuration, Protocol
 from geolab.papers.tables import TABLES, Table
 from geolab.papers.theorems import SOURCES, THEOREMS, Theorem
 
-__all__ = ["SOURCES", "TABLES", "THEOREMS", "Table", "Theorem"]
+__all__ = ["CONFIGURATIONS", "Configuration", "MGT_PROTOCOLS", "Protocol", "SOURCES", "TABLES", "THEOREMS", "Table", "Theorem"]

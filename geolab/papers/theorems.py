@@ -12,6 +12,9 @@ SOURCES = {  # short name -> key in book/references.bib
     "DDL": "zhang2026ddl",
     "GT": "mahadevan2026gt",
     "Xiong et al.": "xiong2020prenorm",
+    "HC": "zhu2025hyper",
+    "mHC": "xie2025mhc",
+    "JPmHC": "sengupta2026jpmhc",
 }
 VERDICTS = ("holds", "holds with a correction", "fails as stated", "measured")
 

@@ -8,5 +8,7 @@ from geolab.residuals.base import Residual, Sublayer
 class Additive(Residual):
     """The plain residual connection. No parameters."""
 
+    spectrum = "1"
+
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         return state + sublayer(state)

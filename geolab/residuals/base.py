@@ -4,25 +4,35 @@ Legend: B batch, T positions, D model width.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from torch import Tensor, nn
 
-Sublayer = Callable[[Tensor], Tensor]  # (B, T, D) -> (B, T, D), normalised inside: F(norm(x))
+Sublayer = Callable[[Tensor], Tensor]  # (B, T, D) -> (B, T, D): F(norm(x)), or F(x) where the norm comes after
 
 
 class Residual(nn.Module, ABC):
     """The connection around one sublayer. The plain one is state + sublayer(state).
 
     A single-stream residual keeps its state as (B, T, D) and overrides `forward` alone. One with a wider state
-    says in `expand` how the state starts and in `reduce` how it is read; both are called once a network.
+    says in `expand` how the state starts and in `reduce` how it is read. The network calls `expand` on its first
+    residual and `reduce` on its last, once each.
 
     A residual holds parameters and no tensors of a batch: what it computes, it returns.
+
+    Arguments:
+        width: D.
+        index, count: which sublayer of the network this one is, from 0, and how many there are.
     """
 
-    def __init__(self, width: int):
+    leaks = False   # whether an output depends on inputs that come after it, as some are published
+    spectrum = ""   # in words, of what the state is multiplied by while all that is computed from it is held
+
+    def __init__(self, width: int, index: int = 0, count: int = 1):
         super().__init__()
-        self.width = width
+        self.width, self.first, self.last = width, index == 0, index == count - 1
 
     def expand(self, x: Tensor) -> Tensor:
         """(B, T, D) -> state, at the network's entry."""
@@ -32,6 +42,40 @@ class Residual(nn.Module, ABC):
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         """state -> state, through one sublayer."""
 
+    def inside(self, x: Tensor) -> Tensor:
+        """(B, T, D) -> (B, T, D), between the sublayer's norm and F, which the sublayer calls for: F(inside(norm x))."""
+        return x
+
+    def observe(self, state: Tensor, sublayer: Sublayer) -> tuple:
+        """What this step computes from a state, as a named tuple: for the probes. Empty where there is nothing."""
+        return self.coefficients(state) if hasattr(self, "coefficients") else ()
+
     def reduce(self, state: Tensor) -> Tensor:
         """state -> (B, T, D), at the network's exit."""
         return state
+
+
+_collector: ContextVar[list[Tensor] | None] = ContextVar("penalties", default=None)
+
+
+@contextmanager
+def collect_penalties() -> Iterator[list[Tensor]]:
+    """While open, the list that it yields takes up what residuals add with `add_penalty`, in the order of the forward pass."""
+    token = _collector.set([])
+    try:
+        yield _collector.get()
+    finally:
+        _collector.reset(token)
+
+
+def add_penalty(penalty: Tensor) -> None:
+    """Called by a residual in its forward pass: a scalar that training shall add to the loss. Nobody collecting, nothing kept."""
+    collected = _collector.get()
+    if collected is not None:
+        collected.append(penalty)
+
+
+def require_option(name: str, got: str, known) -> None:
+    """Raise ValueError, naming what is known, unless `got` is one of them."""
+    if got not in known:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {got!r}")

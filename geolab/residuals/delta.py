@@ -4,56 +4,70 @@ Nothing is added to the shortcut but along k: each sublayer moves the state on o
 In the k-Map the sublayer gives the direction k, and a linear map of the state the value v;
 in the v-Map the sublayer gives the value, and a small branch the direction (DDL section 4.1).
 
-Legend: B batch, T positions, D model width.
+`DeltaRule` holds the generators of k, v and β, for any number of value channels; `DeltaMatrix` shares them.
+Legend: B batch, T positions, D model width, d_v value channels.
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.operators import delta_update, unit_direction
-from geolab.residuals.base import Residual, Sublayer
+from geolab.residuals.base import Residual, Sublayer, require_option
 
 VALUES = {
     "sigmoid": lambda logit: torch.sigmoid(logit),           # the paper, section 4.1
     "sigmoid4": lambda logit: 4 * torch.sigmoid(logit),      # the published code
-    "linear": lambda logit: logit,                           # the paper's later version
+    "linear": lambda logit: logit,                           # the paper, section 4.2
+    "normed-linear": lambda logit: logit,                    # the paper's later version: reads the normalised input
     "constant": lambda logit: torch.full_like(logit, 2.0),   # an option of the published code
 }
 
 
-class Delta(Residual):
-    """Delta residual, d_v = 1.
+class Coefficients(NamedTuple):
+    """What a delta residual computes from a state."""
+
+    direction: Tensor   # k: (B, T, D), unit vectors
+    value: Tensor       # v: (B, T), or (B, T, d_v)
+    beta: Tensor        # β: (B, T)
+
+
+class DeltaRule(Residual):
+    """The generators of k, v and β from a vector a token.
 
     Arguments:
         width: D.
+        channels: d_v, the numbers in v.
         map: "k" (the sublayer gives the direction) or "v" (it gives the value).
-        gate: how β = 2σ(·) reads the normalised state: "linear", or "mlp" (one tanh layer of 128, as the code offers).
+        gate: how β = 2σ(·) reads the normalised input: "linear", or "mlp" (one tanh layer of 128, as the code offers).
         beta_init: β at initialisation, in (0, 2). The published code's configuration takes 1, a projection.
         beta_fixed: a number freezes β, which then has no parameters; None learns it.
-        value: how v is read: "sigmoid" (paper), "sigmoid4" (code), "linear" (later version), "constant" (v = 2).
-            The k-Map reads the state itself ("linear" the normalised state); the v-Map reads the sublayer's output.
+        value: how v is read, one of VALUES. The k-Map reads the input; the v-Map reads the sublayer's output.
         eps: the guard of the direction's normalisation.
     Raises: ValueError for an unknown option or a beta_init outside (0, 2).
     """
 
-    def __init__(self, width: int, *, map: str = "k", gate: str = "linear", beta_init: float = 1.0,
-                 beta_fixed: float | None = None, value: str = "sigmoid4", eps: float = 1e-5):
-        super().__init__(width)
-        _require_option("map", map, ("k", "v"))
-        _require_option("gate", gate, ("linear", "mlp"))
-        _require_option("value", value, VALUES)
+    spectrum = "1, and 1 − β along k"
+    norm_eps: float | None = None  # of the norm that β reads through; None: the dtype's own
+
+    def __init__(self, width: int, index: int, count: int, *, channels: int, map: str = "k", gate: str = "linear",
+                 beta_init: float = 1.0, beta_fixed: float | None = None, value: str = "sigmoid4", eps: float = 1e-5):
+        super().__init__(width, index, count)
+        require_option("map", map, ("k", "v"))
+        require_option("gate", gate, ("linear", "mlp"))
+        require_option("value", value, VALUES)
         if map == "v" and value == "constant":
             raise ValueError("value='constant' leaves the v-Map nothing to read: its value is the sublayer's output")
         if not 0 < beta_init < 2:
             raise ValueError(f"beta_init must lie strictly between 0 and 2, got {beta_init}")
-        self.map, self.value, self.beta_fixed, self.eps = map, value, beta_fixed, eps
+        self.channels, self.map, self.value, self.beta_fixed, self.eps = channels, map, value, beta_fixed, eps
         if beta_fixed is None:
             self.beta_head = _gate_head(gate, width, beta_init)
         if value != "constant":
-            self.value_head = nn.Linear(width, 1)
+            self.value_head = nn.Linear(width, channels)
             _init_linear(self.value_head, width)
         if map == "v":
             self.direction_head = nn.Sequential(nn.Linear(width, width // 4, bias=False), nn.GELU(),
@@ -64,29 +78,46 @@ class Delta(Residual):
     def extra_repr(self) -> str:
         return f"map={self.map!r}, value={self.value!r}, beta_fixed={self.beta_fixed}, eps={self.eps}"
 
-    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        direction, value, beta = self.coefficients(state, sublayer)
-        return delta_update(state, direction, value, beta)
-
-    def coefficients(self, state: Tensor, sublayer: Sublayer) -> tuple[Tensor, Tensor, Tensor]:
-        """k (B, T, D), v (B, T) and β (B, T) at a state (B, T, D)."""
+    def generate(self, x: Tensor, sublayer: Sublayer) -> tuple[Tensor, Tensor, Tensor]:
+        """k before its normalisation (B, T, D), v (B, T, d_v) and β (B, T), from x (B, T, D)."""
         # rms-norm without a weight: the sublayer's norm weight is absorbed by the linear maps that follow
-        context = F.rms_norm(state, (self.width,))
-        h = sublayer(state)
+        context = F.rms_norm(x, (self.width,), eps=self.norm_eps)
+        h = sublayer(x)
         if self.map == "k":
-            direction, source = h, context if self.value == "linear" else state
+            direction, source = h, context if self.value == "normed-linear" else x
         else:
             direction, source = self.direction_head(context), h
-        return unit_direction(direction, self.eps), self._value(source), self._beta(context)
+        return direction, self._value(source), self._beta(context)
 
     def _value(self, source: Tensor) -> Tensor:
-        logit = source[..., 0] if self.value == "constant" else self.value_head(source).squeeze(-1)
+        logit = source[..., :1].expand(*source.shape[:-1], self.channels) if self.value == "constant" else self.value_head(source)
         return VALUES[self.value](logit)
 
     def _beta(self, context: Tensor) -> Tensor:
         if self.beta_fixed is not None:
             return torch.full_like(context[..., 0], self.beta_fixed)
         return 2 * torch.sigmoid(self.beta_head(context).squeeze(-1))
+
+
+class Delta(DeltaRule):
+    """Delta residual, d_v = 1. Arguments as for `DeltaRule`, less `channels`."""
+
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, map: str = "k", gate: str = "linear",
+                 beta_init: float = 1.0, beta_fixed: float | None = None, value: str = "sigmoid4", eps: float = 1e-5):
+        super().__init__(width, index, count, channels=1, map=map, gate=gate, beta_init=beta_init,
+                         beta_fixed=beta_fixed, value=value, eps=eps)
+
+    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
+        direction, value, beta = self.coefficients(state, sublayer)
+        return delta_update(state, direction, value, beta)
+
+    def coefficients(self, state: Tensor, sublayer: Sublayer) -> Coefficients:
+        """k (B, T, D), v (B, T) and β (B, T) at a state (B, T, D)."""
+        direction, value, beta = self.generate(state, sublayer)
+        return Coefficients(unit_direction(direction, self.eps), value.squeeze(-1), beta)
+
+    def observe(self, state: Tensor, sublayer: Sublayer) -> Coefficients:
+        return self.coefficients(state, sublayer)
 
 
 def _gate_head(gate: str, width: int, beta_init: float) -> nn.Module:
@@ -104,8 +135,3 @@ def _init_linear(layer: nn.Linear, width: int) -> None:
     nn.init.normal_(layer.weight, std=0.5 / math.sqrt(width))
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
-
-
-def _require_option(name: str, got: str, known) -> None:
-    if got not in known:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {got!r}")

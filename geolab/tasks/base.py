@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Pairs(NamedTuple):
-    """Inputs and targets, float32, first axis the example."""
+    """Inputs and targets, first axis the example: float32 vectors, or int64 tokens."""
 
     inputs: Tensor
     targets: Tensor

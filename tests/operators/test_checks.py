@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from geolab.operators._checks import require_unit, require_width
+from geolab.operators._checks import require_square, require_unit, require_width
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -38,3 +38,14 @@ def test_width():
     require_width("x", torch.zeros(5, 3), 3)
     with pytest.raises(ValueError, match=r"^x must have 4 features along its last axis, got shape \(5, 3\)$"):
         require_width("x", torch.zeros(5, 3), 4)
+
+
+def test_square():
+    require_square("m", torch.zeros(2, 3, 3))
+    require_square("m", torch.zeros(3, 3), 3)
+    with pytest.raises(ValueError, match=r"^m must be n × n along its last two axes, got shape \(3, 2\)$"):
+        require_square("m", torch.zeros(3, 2))
+    with pytest.raises(ValueError, match=r"^m must be 4 × 4 along its last two axes, got shape \(2, 3, 3\)$"):
+        require_square("m", torch.zeros(2, 3, 3), 4)
+    with pytest.raises(ValueError, match=r"got shape \(3,\)$"):
+        require_square("m", torch.zeros(3))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pybtex.database import parse_file
 
-from geolab.papers import SOURCES, THEOREMS, Theorem
+from geolab.papers import SOURCES, TABLES, THEOREMS, Theorem
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = sorted(ROOT.glob("notebooks/*.ipynb"))
@@ -103,7 +103,7 @@ def test_every_source_is_in_the_bibliography():
 
 
 def test_every_source_is_used():
-    assert {theorem.source for theorem in THEOREMS} == set(SOURCES)
+    assert {theorem.source for theorem in THEOREMS} | {table.source for table in TABLES.values()} == set(SOURCES)
 
 
 def test_the_fields_of_a_theorem_are_checked():

@@ -10,7 +10,9 @@ from torch.testing import assert_close
 
 from geolab.probes import jacobian, spectrum
 
-matrices = st.integers(1, 5).flatmap(lambda d: arrays(np.float64, (d, d), elements=st.floats(-1, 1))).map(torch.from_numpy)
+# No subnormal numbers: on matrices that hold them LAPACK's eigenvalue iteration may not converge, and torch says so
+matrices = st.integers(1, 5).flatmap(
+    lambda d: arrays(np.float64, (d, d), elements=st.floats(-1, 1, allow_subnormal=False))).map(torch.from_numpy)
 
 
 @given(st.floats(-math.pi, math.pi))

@@ -1,4 +1,4 @@
-"""A residual that is not of the package, with a state wider than x: what `expand` and `reduce` are for."""
+"""The protocol, by residuals that are not of the package: a state wider than x, a place in the network, a penalty."""
 
 import pytest
 import torch
@@ -7,14 +7,15 @@ from torch.testing import assert_close
 
 from geolab.models import ContinuousModel, Transformer, TransformerConfig
 from geolab.probes import future_influence, states
-from geolab.residuals import Residual
+from geolab.residuals import Additive, Residual, add_penalty, collect_penalties
+from geolab.residuals.base import require_option
 
 
 class Streams(Residual):
     """n copies of the state, (B, T, n, D). A sublayer reads their mean and writes to stream k with weight w_k."""
 
-    def __init__(self, width, *, streams=3):
-        super().__init__(width)
+    def __init__(self, width, index=0, count=1, *, streams=3):
+        super().__init__(width, index, count)
         self.write = nn.Parameter(torch.ones(streams))
 
     def expand(self, x):
@@ -86,3 +87,68 @@ def test_it_is_causal_and_trains(config):
     assert future_influence(model, vectors()) == 0
     model(vectors()).square().sum().backward()
     assert all(p.grad.abs().max() > 0 for p in model.parameters())
+
+
+def test_each_residual_is_told_its_place(config):
+    residuals = [layer.residual for layer in Transformer(config, Streams).layers]
+    assert [r.first for r in residuals] == [True, False, False, False]
+    assert [r.last for r in residuals] == [False, False, False, True]
+    alone = Additive(8)
+    assert alone.first and alone.last
+
+
+def test_an_option_is_checked_by_name():
+    require_option("map", "k", ("k", "v"))
+    with pytest.raises(ValueError, match="^map must be one of 'k', 'v', got 'q'$"):
+        require_option("map", "q", ("k", "v"))
+
+
+# ---------------------------------------------------------------- penalties
+
+class Penalised(Additive):
+    """The plain residual, with the mean square of its state as a penalty."""
+
+    def forward(self, state, sublayer):
+        add_penalty(state.square().mean())
+        return super().forward(state, sublayer)
+
+
+def test_penalties_come_in_the_order_of_the_forward_pass(config):
+    trunk = Transformer(config, Penalised).double()
+    inputs = states(trunk, trunk.layers, vectors())[:-1]
+    with collect_penalties() as penalties:
+        trunk(vectors())
+    assert_close(torch.stack(penalties), torch.stack([s.square().mean() for s in inputs]), rtol=0, atol=0)
+    assert all(p.requires_grad for p in penalties[1:])
+
+
+def test_they_do_not_change_what_the_network_computes(config):
+    torch.manual_seed(0)
+    penalised, plain = Transformer(config, Penalised).double(), Transformer(config, "additive").double()
+    plain.load_state_dict(penalised.state_dict())
+    with collect_penalties():
+        assert_close(penalised(vectors()), plain(vectors()), rtol=0, atol=0)
+
+
+def test_with_nobody_collecting_nothing_is_kept():
+    add_penalty(torch.ones(()))
+    with collect_penalties() as penalties:
+        pass
+    add_penalty(torch.ones(()))
+    assert penalties == []
+
+
+def test_an_inner_collection_keeps_its_own():
+    with collect_penalties() as outer:
+        add_penalty(1)
+        with collect_penalties() as inner:
+            add_penalty(2)
+        add_penalty(3)
+    assert (outer, inner) == ([1, 3], [2])
+
+
+def test_an_error_closes_the_collection():
+    with pytest.raises(RuntimeError, match="in forward"), collect_penalties() as penalties:
+        raise RuntimeError("in forward")
+    add_penalty(1)
+    assert penalties == []

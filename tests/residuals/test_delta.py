@@ -42,7 +42,7 @@ def by_hand(residual, x, h):
     normed = x / np.sqrt(np.mean(x**2))
 
     if residual.map == "k":
-        direction, source = h, normed if residual.value == "linear" else x
+        direction, source = h, normed if residual.value == "normed-linear" else x
     else:
         hidden = w["direction_head.0.weight"] @ normed
         hidden = np.array([u * (1 + math.erf(u / math.sqrt(2))) / 2 for u in hidden])
@@ -53,7 +53,8 @@ def by_hand(residual, x, h):
         v = 2.0
     else:
         logit = (w["value_head.weight"] @ source + w["value_head.bias"])[0]
-        v = {"sigmoid": 1 / (1 + math.exp(-logit)), "sigmoid4": 4 / (1 + math.exp(-logit)), "linear": logit}[residual.value]
+        v = {"sigmoid": 1 / (1 + math.exp(-logit)), "sigmoid4": 4 / (1 + math.exp(-logit)), "linear": logit,
+             "normed-linear": logit}[residual.value]
 
     if "beta_head.weight" in w:
         logit = (w["beta_head.weight"] @ normed + w["beta_head.bias"])[0]
@@ -193,7 +194,7 @@ def test_a_batch_leaves_nothing_behind(map, value, gate):
 @pytest.mark.parametrize("options, message", [
     ({"map": "q"}, "map must be one of 'k', 'v', got 'q'"),
     ({"gate": "big"}, "gate must be one of 'linear', 'mlp', got 'big'"),
-    ({"value": "tanh"}, "value must be one of 'sigmoid', 'sigmoid4', 'linear', 'constant', got 'tanh'"),
+    ({"value": "tanh"}, "value must be one of 'sigmoid', 'sigmoid4', 'linear', 'normed-linear', 'constant', got 'tanh'"),
     ({"map": "v", "value": "constant"}, "value='constant' leaves the v-Map nothing to read: its value is the sublayer's output"),
     ({"beta_init": 0.0}, "beta_init must lie strictly between 0 and 2, got 0.0"),
     ({"beta_init": 2.0}, "beta_init must lie strictly between 0 and 2, got 2.0"),

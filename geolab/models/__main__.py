@@ -1,0 +1,131 @@
+"""The table of all residuals: what each one costs, what it may do to its state, and whether it reads the future."""
+
+import argparse
+import time
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from geolab.models.backbone import Transformer, TransformerConfig
+from geolab.papers.configurations import EMHC
+from geolab.probes import future_influence
+from geolab.residuals import REGISTRY
+
+ABOUT = """
+One row a registered residual, all in the same Transformer. The columns:
+
+  parameters   of the whole network, without an embedding
+  state        numbers that the network carries from sublayer to sublayer, for each token
+  causal       whether no output depends on inputs after it: derivatives measured on a tiny model
+  step         time of a training step (forward, backward, optimizer) over that of the first row. The models take turns, one
+               step each a round, on one thread, and each model's fastest step counts
+  shortcut     eigenvalues (or singular values) of what the state is multiplied by, while all that is computed from it is held
+
+The last row is the plain network composed of PyTorch's own modules, nn.TransformerEncoder.
+
+  python -m geolab.models --layers 2 --batch 8    a first look, in seconds
+  python -m geolab.models --table5 --repeats 3    the five models of E-MHC-Geo's table 5 at their sizes, over its GPT
+"""
+
+
+class PlainTorch(nn.Module):
+    """The benchmark's GPT out of torch's own modules: (B, T, D) -> (B, T, D)."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(config.width, config.heads, config.hidden, dropout=0.0, activation="gelu",
+                                           batch_first=True, norm_first=True, bias=False)
+        self.encoder = nn.TransformerEncoder(layer, config.layers, norm=nn.LayerNorm(config.width, bias=False),
+                                             enable_nested_tensor=False)
+        self.position = nn.Parameter(torch.randn(1, config.max_length, config.width) * config.init_std)
+
+    def forward(self, x: Tensor) -> Tensor:
+        T = x.shape[1]
+        mask = nn.Transformer.generate_square_subsequent_mask(T, device=x.device, dtype=x.dtype)
+        return self.encoder(x + self.position[:, :T], mask=mask, is_causal=True)
+
+
+def step_times(models: list[nn.Module], x: Tensor, repeats: int) -> list[float]:
+    """Seconds of each model's fastest training step, out of `repeats` rounds in which the models take turns."""
+    steps = [_training_step(model, x) for model in models]
+    times = [[_seconds(step) for step in steps] for _ in range(repeats + 1)][1:]  # the first round warms up
+    return [min(column) for column in zip(*times)]
+
+
+def _training_step(model: nn.Module, x: Tensor) -> Callable[[], None]:
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def step():
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def _seconds(run: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def state_size(trunk: Transformer) -> int:
+    """Numbers in the state, for each token."""
+    return trunk.layers[0].residual.expand(torch.zeros(1, 1, trunk.config.width)).numel()
+
+
+def is_causal(make: Callable[[TransformerConfig], nn.Module]) -> bool:
+    """Whether no output of `make` of a tiny backbone depends on inputs after it."""
+    model = make(TransformerConfig.benchmark(width=16, layers=2, heads=2, max_length=8)).double()
+    return future_influence(model, torch.randn(2, 6, 16, dtype=torch.float64)) == 0
+
+
+def table(rows: dict[str, tuple[TransformerConfig, str, dict]], batch: int, length: int, repeats: int) -> str:
+    """The table of models, named as the keys of `rows`; each value is a backbone, a residual and its options."""
+    makers = {name: partial(Transformer, residual=residual, **options) for name, (_, residual, options) in rows.items()}
+    models = [makers[name](config) for name, (config, _, _) in rows.items()]
+    plain = next(iter(rows.values()))[0]
+    times = step_times([*models, PlainTorch(plain)], torch.randn(batch, length, plain.width), repeats)
+    lines = [f"{'residual':<16} {'parameters':>10} {'state':>6} {'causal':>7} {'step':>6}  shortcut"]
+    for name, model, seconds in zip(rows, models, times):
+        shortcut = REGISTRY[rows[name][1]].spectrum
+        lines.append(_line(name, model, state_size(model), is_causal(makers[name]), seconds / times[0], shortcut))
+    lines.append(_line("(torch's own)", PlainTorch(plain), plain.width, is_causal(PlainTorch), times[-1] / times[0], "1"))
+    return "\n".join(lines)
+
+
+def _line(name: str, model: nn.Module, state: int, causal: bool, ratio: float, shortcut: str) -> str:
+    parameters = sum(p.numel() for p in model.parameters())
+    return f"{name:<16} {parameters:>10,} {state:>6} {'yes' if causal else 'no':>7} {ratio:>6.2f}  {shortcut}"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m geolab.models", description=__doc__ + ABOUT,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--width", type=int, default=128, help="D, a multiple of 8; not with --table5 (default %(default)s)")
+    parser.add_argument("--layers", type=int, default=4, help="blocks of two sublayers; not with --table5 (default %(default)s)")
+    parser.add_argument("--batch", type=int, help="sequences a step (default 16; 64 with --table5)")
+    parser.add_argument("--length", type=int, default=127, help="positions a sequence (default %(default)s)")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds, the fastest counts (default %(default)s)")
+    parser.add_argument("--table5", action="store_true", help="the models of E-MHC-Geo's table 5, in place of the registry")
+    given = parser.parse_args(arguments)
+    for name in ("batch", "length", "repeats"):
+        if (number := getattr(given, name)) is not None and number < 1:
+            parser.error(f"--{name} must be at least 1, got {number}")
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    if given.table5:
+        rows = {name: (c.backbone, c.residual, c.options) for name, c in EMHC.items()}
+    else:
+        try:
+            config = TransformerConfig.benchmark(given.width, given.layers, max_length=max(8, given.length))
+        except ValueError as error:
+            parser.error(str(error))
+        rows = {name: (config, name, {}) for name in REGISTRY}
+    print(table(rows, given.batch or (64 if given.table5 else 16), given.length, given.repeats))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""The E-MHC-Geo benchmark's own forms of other papers' residuals. They carry its tables, and aren't the originals.
+
+`BenchmarkDelta`: z = x − β (kᵀx) k, then x ← z + F(norm z). The delta operator comes before the sublayer, one for the whole
+sequence as published, and F is added: nothing is written in the place of what β erases.
+
+`BenchmarkMHC`: x ← H x + b ⊙ F(norm tile(aᵀx)) on four slices of D/4 features. The stream isn't widened as in mHC but cut:
+F reads D/4 numbers, four times the same, and slice i gets the i-th quarter of F's output, times bᵢ.
+
+`BenchmarkJPmHC`: JPmHC with generators that don't start at zero.
+
+Legend: B batch, T positions, D model width, n = 4 slices.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from geolab.operators import delta_shortcut, stream_read_mix, unit_direction
+from geolab.residuals.base import Residual, Sublayer
+from geolab.residuals.jpmhc import JPmHC
+from geolab.residuals.mhc import ConstrainedMaps
+from geolab.residuals.pooling import Hidden, small_linear
+from geolab.residuals.streams import Coefficients
+
+SLICES = 4
+
+
+class Erasure(NamedTuple):
+    """What `BenchmarkDelta` computes from a state; T is 1 for pool="sequence"."""
+
+    direction: Tensor   # k: (B, T, D), unit vectors
+    beta: Tensor        # β: (B, T), in (0, 2)
+
+
+class BenchmarkDelta(Residual):
+    """Erase along a generated direction, then add the sublayer.
+
+    Arguments:
+        width: D, at least 4: k and β have D/4 hidden features each.
+        pool: what position t generates k and β from: "causal" (mean so far), "token", or "sequence" (published; leaks).
+    """
+
+    spectrum = "1, and 1 − β along k"
+
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, pool: str = "causal"):
+        super().__init__(width, index, count)
+        if width < 4:
+            raise ValueError(f"width must be at least 4, got {width}")
+        self.hidden = Hidden(width, 2 * (width // 4), pool)
+        self.direction_head, self.beta_head = small_linear(width // 4, width), small_linear(width // 4, 1)
+        self.leaks = pool == "sequence"
+
+    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
+        z = delta_shortcut(state, *self.coefficients(state))
+        return z + sublayer(z)
+
+    def coefficients(self, state: Tensor) -> Erasure:
+        """k and β at a state (B, T, D)."""
+        for_direction, for_beta = self.hidden(state).chunk(2, dim=-1)
+        direction = unit_direction(self.direction_head(for_direction), eps=1e-12)
+        return Erasure(direction, 2 * torch.sigmoid(self.beta_head(for_beta).squeeze(-1)))
+
+
+class BenchmarkMHC(Residual):
+    """mHC's maps on four slices of a single stream.
+
+    H starts at 0.71 on its diagonal and 0.10 off it, not near the identity: each sublayer shrinks what tells the slices apart to
+    0.61 of it. aᵀx starts as half the sum of the slices.
+
+    Arguments:
+        width: D, divisible by 4.
+    """
+
+    spectrum = "1, the others inside the unit disc"
+
+    def __init__(self, width: int, index: int = 0, count: int = 1):
+        super().__init__(width, index, count)
+        if width % SLICES:
+            raise ValueError(f"width must be divisible by {SLICES}, got {width}")
+        self.maps = ConstrainedMaps(width, read=torch.full((SLICES,), 0.5), diagonal=2.0, iterations=20,
+                                    order="row-column", std=0.02, eps=1e-6, norm_weight=True)
+
+    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
+        read, write, mix = self.coefficients(state)
+        slices = state.unflatten(-1, (SLICES, -1))
+        heard, mixed = stream_read_mix(slices, read, mix)
+        update = sublayer(heard.repeat(1, 1, SLICES))
+        return torch.addcmul(mixed, write.unsqueeze(-1), update.view_as(slices)).flatten(-2)
+
+    def coefficients(self, state: Tensor) -> Coefficients:
+        """a (B, T, 4), b (B, T, 4) and H (B, T, 4, 4) at a state (B, T, D)."""
+        return self.maps(state)
+
+
+class BenchmarkJPmHC(JPmHC):
+    """JPmHC whose generators start as N(0, 0.02²), so that step 0 isn't the plain network's.
+
+    The benchmark widens its whole trunk to four streams of the sublayer's width: input map, positions, last norm and
+    output map have 4D features. Here they have D, and the learned `ends` stand between them and the streams. The
+    residuals and the sublayers are the same, and as many parameters. Arguments as for `JPmHC`; width is the sublayer's.
+    """
+
+    def __init__(self, width: int, index: int = 0, count: int = 1, **options):
+        super().__init__(width, index, count, **options)
+        nn.init.normal_(self.generate.weight, std=0.02)

@@ -1,0 +1,291 @@
+"""Z = G X, then X ← Z + P_post F(P_pre norm Z): an operator on n streams of the state, before each sublayer (E-MHC-Geo).
+
+The operator acts on the shortcut and the sublayer reads what it made of it. `Cayley` (G = Q, one plane turned), `Hybrid`
+(G = γ Q + (1 − γ) H) and `Stream` (the same, on full-width streams) are published; `Geodesic` (G = Q H^{1−γ}) and
+`Exact` (every rotation of four streams) are this book's. As published the generators read the mean of the whole
+sequence, the gate starts where G is singular, and the maps P start as noise; here each is an option, not the default.
+
+Legend: B batch, T positions, D width, n streams, d features a stream; u, v, β, k, γ: what the generator gives for a token.
+With pool="sequence" one operator serves all positions, and T is 1 in what `coefficients` returns.
+"""
+
+import math
+from abc import abstractmethod
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from geolab.operators import (blend, cayley_rank2, cayley_skew4, delta_shortcut, midpoint_penalty, skew, stream_mix,
+                              stream_read, stream_read_mix, stream_write, unit_direction)
+from geolab.residuals.base import Residual, Sublayer, add_penalty, require_option
+from geolab.residuals.pooling import Generator, small_linear
+from geolab.residuals.streams import Streams
+
+STARTS = ("plane", "published")
+
+
+class Coefficients(NamedTuple):
+    """What a residual of this family computes from a state. What it doesn't have is None."""
+
+    mix: Tensor                       # G: (B, T, n, n); Geodesic (B, T, 2n, 2n). Probes take its spectrum
+    rotation: Tensor | None = None    # Q: (B, T, n, n)
+    direction: Tensor | None = None   # k: (B, T, n), unit vectors
+    gate: Tensor | None = None        # γ: (B, T), in (0, 1)
+    read: Tensor | None = None        # how a sublayer reads the streams, (B, T, n)
+    write: Tensor | None = None       # and writes them, (B, T, n)
+
+
+class _Series(Residual):
+    """Z = (G ⊗ I) X on the state (B, T, D) seen as streams, then Z + P_post F(P_pre norm Z). A subclass gives G.
+
+    Arguments:
+        width: D; divisible by streams.
+        streams: n.
+        pool: what position t generates from: "causal" (mean so far), "token", or "sequence" (published; leaks).
+        hidden_ratio: D over the generator's hidden features. 1 has as many as the published nets of u, v, β and k, which
+            take 4 each.
+        maps: the D × D maps P around the sublayer: "identity" at the start (the paper's intent), "published" (the code
+            overwrites that with N(0, 0.02²): gain 0.2 each), or "none": linear maps of F stand on both sides already.
+    """
+
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, outputs: int, streams: int = 4, pool: str = "causal",
+                 hidden_ratio: float = 4, maps: str = "identity", normalise: bool = False):
+        super().__init__(width, index, count)
+        require_option("maps", maps, ("identity", "published", "none"))
+        _require_streams(width, streams)
+        self.streams, self.leaks = streams, pool == "sequence"
+        self.generator = Generator(width, _hidden(width, hidden_ratio), outputs, pool, normalise)
+        self.before, self.after = (nn.Identity() if maps == "none" else _square(width, maps) for _ in range(2))
+
+    def inside(self, x: Tensor) -> Tensor:
+        return self.before(x)
+
+    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
+        coefficients = self.coefficients(state)
+        self.penalise(coefficients)
+        streams = state.unflatten(-1, (coefficients.mix.shape[-1], -1))
+        z = stream_mix(streams, coefficients.mix).flatten(-2)
+        return z + self.after(sublayer(z))
+
+    @abstractmethod
+    def coefficients(self, state: Tensor) -> Coefficients:
+        """The operator at a state (B, T, D), and what it is made of."""
+
+    def penalise(self, coefficients: Coefficients) -> None:
+        """Add to the loss what the operator asks for: nothing, unless it has a gate."""
+
+
+class Cayley(_Series):
+    """G = Q, the Cayley transform of β/2 (u vᵀ − v uᵀ): one plane of the stream space, turned by less than π (section 4).
+
+    u and v enter as a product: where both vanish, so does every gradient. As published both start near zero.
+
+    Arguments: those of `_Series`, and
+        start: "plane": biases put u and v on an orthonormal pair, a small angle away from the identity; or "published":
+            zero biases, so that the angle and its gradients nearly vanish.
+        beta_init: β where the generator's weights say nothing, for start="plane"; the angle is 2 atan(β/2).
+    """
+
+    spectrum = "1, and exp(± iθ) on one plane"
+
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4, start: str = "plane",
+                 beta_init: float = 0.1, **options):
+        super().__init__(width, index, count, outputs=2 * streams + 1, streams=streams, **options)
+        _start(self.generator, streams, start, beta_init)
+
+    def coefficients(self, state: Tensor) -> Coefficients:
+        u, v, beta = self.generator(state).split([self.streams, self.streams, 1], dim=-1)
+        return Coefficients(cayley_rank2(u, v, F.softplus(beta.squeeze(-1))))
+
+
+class Hybrid(_Series):
+    """G = γ Q + (1 − γ) H, a gate between the rotation Q and the reflection H = I − 2 k kᵀ (section 6).
+
+    Soft, G is orthogonal at γ = 0 and 1 only: its smallest singular value is |2γ − 1|. Hard, G is Q or H, whichever γ
+    prefers, and the gradient is the soft one's, so that γ and the operator that was not taken learn too.
+
+    Arguments: those of `Cayley`, and
+        gate: "soft" (published) or "hard".
+        gate_bias: γ starts at σ(gate_bias). Published 0: each G starts exactly singular. At 3, G is near Q.
+        penalty: weight of the mean of 4γ(1 − γ) in the loss, one term a sublayer. None is the published 0.1 for a soft
+            gate, and 0 for a hard one, which is orthogonal without. Its size means something only beside the task's loss.
+    """
+
+    spectrum = "singular values from |2γ − 1| to 1"
+
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4, start: str = "plane",
+                 beta_init: float = 0.1, gate: str = "soft", gate_bias: float = 3.0, penalty: float | None = None,
+                 **options):
+        super().__init__(width, index, count, outputs=3 * streams + 2, streams=streams, **options)
+        require_option("gate", gate, ("soft", "hard"))
+        _start(self.generator, streams, start, beta_init, gate_bias)
+        self.gate = gate
+        self.penalty = penalty if penalty is not None else 0.1 if gate == "soft" else 0.0
+
+    def extra_repr(self) -> str:
+        return f"gate={self.gate!r}, penalty={self.penalty}"
+
+    def coefficients(self, state: Tensor) -> Coefficients:
+        rotation, direction, gate = _rotation_direction_gate(self.generator(state), self.streams)
+        return Coefficients(_gated(rotation, direction, gate, self.gate), rotation, direction, gate)
+
+    def penalise(self, coefficients: Coefficients) -> None:
+        if self.penalty:
+            add_penalty(self.penalty * midpoint_penalty(coefficients.gate).mean())
+
+
+class Geodesic(_Series):
+    """G = Q H^{1−γ}: Q at γ = 1, Q H at γ = 0, orthogonal at every γ between. In no paper: the book's own.
+
+    Why a gate must fail among n × n matrices: Q has determinant 1 and Q H has −1, so on any continuous path between them
+    the determinant crosses 0. Why it need not fail here: the state is n × d numbers, on which the reflection is H ⊗ I_d,
+    of determinant (−1)^d, 1 for an even d. There both ends are rotations, and a path of rotations joins them. Read the
+    halves of a stream as real and imaginary parts. Then H has fractional powers, H^s = I + (e^{iπs} − 1) k kᵀ, unitary
+    for every s: the geodesic from I to H. It turns the k-component between the halves by the angle πs.
+
+    Continuous: G, with ‖dG/dγ‖ = π at every γ, so no gate value is a trap. Orthogonal: G, for every gate, so no penalty
+    is needed. The price: between the ends G mixes the halves of a stream, so it isn't one n × n matrix for all
+    features. Which features pair up, and which way they turn, is fixed beforehand. H alone takes β → 0.
+
+    Arguments: those of `Hybrid` without gate and penalty; width must be divisible by 2 · streams.
+    """
+
+    spectrum = "on the unit circle"
+
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4, start: str = "plane",
+                 beta_init: float = 0.1, gate_bias: float = 3.0, **options):
+        _require_streams(width, 2 * streams, "2 · streams")
+        super().__init__(width, index, count, outputs=3 * streams + 2, streams=streams, **options)
+        _start(self.generator, streams, start, beta_init, gate_bias)
+
+    def coefficients(self, state: Tensor) -> Coefficients:
+        rotation, direction, gate = _rotation_direction_gate(self.generator(state), self.streams)
+        turned = (rotation @ direction.unsqueeze(-1)) * direction.unsqueeze(-2)          # Q k kᵀ
+        angle = math.pi * (1 - gate)[..., None, None]
+        real, imaginary = rotation - 2 * (angle / 2).sin().square() * turned, angle.sin() * turned
+        halves = torch.stack([torch.stack([real, -imaginary], -1), torch.stack([imaginary, real], -1)], -3)
+        return Coefficients(halves.flatten(-4, -3).flatten(-2), rotation, direction, gate)
+
+
+class Exact(_Series):
+    """G = (I + W)⁻¹(I − W) with any skew 4 × 4 matrix W: every rotation of four streams but those with eigenvalue −1.
+
+    Six numbers a token, as many as SO(4) has dimensions, by one closed form. A product of two rank-2 factors has 18
+    numbers for the same six, and a dead saddle in each factor. W enters linearly: at W = 0 G is the identity and every
+    gradient is alive. The price: four streams only, and no reflection.
+
+    Arguments: those of `_Series` without streams; pool is "token" unless told, and the generator layer-norms what it reads.
+    """
+
+    spectrum = "on the unit circle, −1 left out"
+
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, pool: str = "token", hidden_ratio: float = 4,
+                 maps: str = "identity"):
+        super().__init__(width, index, count, outputs=6, pool=pool, hidden_ratio=hidden_ratio, maps=maps, normalise=True)
+
+    def coefficients(self, state: Tensor) -> Coefficients:
+        numbers = self.generator(state)
+        row, column = torch.triu_indices(4, 4, offset=1, device=state.device)
+        w = numbers.new_zeros(*numbers.shape[:-1], 4, 4)
+        w[..., row, column] = numbers
+        return Coefficients(cayley_skew4(skew(w)))
+
+
+class Stream(Streams):
+    """The hybrid operator on n streams of full width, read and written through a router (E-MHC-Geo-Stream).
+
+    Z = G X mixes the streams of the state (B, T, n, D), the sublayer reads z = Σ aᵢ Zᵢ, and stream i gets bᵢ F(norm z).
+    The router's logits are two n × n matrices a token. a is the column mean of the row-wise softmax of one, b the row sums
+    of the column-wise softmax of the other, so Σ aᵢ = 1 and Σ bᵢ = n. Generator and router read X flattened and layer-normed.
+
+    Arguments:
+        width: D, of the sublayer and of each stream.
+        hidden: features inside the generator.
+        start: as in `Cayley`. The published code meant the generator's last layer to start at zero, where k has no direction,
+            then overwrote all of it, gate bias included: "published" starts at γ = ½ whatever gate_bias says.
+        penalty: as in `Hybrid`; the published trainer never adds it here.
+        streams, pool, gate, gate_bias, beta_init: as in `Hybrid`.
+    """
+
+    spectrum = "singular values from |2γ − 1| to 1"
+
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4, pool: str = "causal",
+                 hidden: int = 48, start: str = "plane", beta_init: float = 0.1, gate: str = "soft",
+                 gate_bias: float = 3.0, penalty: float = 0.0):
+        super().__init__(width, index, count, streams=streams, fewest=2)
+        require_option("gate", gate, ("soft", "hard"))
+        self.gate, self.penalty, self.leaks = gate, penalty, pool == "sequence"
+        self.generator = Generator(width * streams, hidden, 3 * streams + 2, pool, normalise=True)
+        if start != "published":
+            _start(self.generator, streams, start, beta_init, gate_bias)
+        self.router = small_linear(width * streams, 2 * streams**2)
+
+    def extra_repr(self) -> str:
+        return f"streams={self.streams}, gate={self.gate!r}, penalty={self.penalty}"
+
+    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
+        coefficients = self.coefficients(state)
+        if self.penalty:
+            add_penalty(self.penalty * midpoint_penalty(coefficients.gate).mean())
+        weights = stream_read(coefficients.mix, coefficients.read)  # aᵀ(G X) = (aᵀG) X
+        heard, mixed = stream_read_mix(state, weights, coefficients.mix)
+        return stream_write(mixed, coefficients.write, sublayer(heard))
+
+    def coefficients(self, state: Tensor) -> Coefficients:
+        flat = state.flatten(-2)
+        rotation, direction, gate = _rotation_direction_gate(self.generator(flat), self.streams)
+        logits = self.router(F.layer_norm(flat, flat.shape[-1:])).unflatten(-1, (2, self.streams, self.streams))
+        read, write = logits.unbind(-3)
+        return Coefficients(_gated(rotation, direction, gate, self.gate), rotation, direction, gate,
+                            read.softmax(-1).mean(-2), write.softmax(-2).sum(-1))
+
+
+def _rotation_direction_gate(numbers: Tensor, streams: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Q, k and γ out of a generator's 3n + 2 numbers."""
+    u, v, beta, k, gate = numbers.split([streams, streams, 1, streams, 1], dim=-1)
+    return cayley_rank2(u, v, F.softplus(beta.squeeze(-1))), unit_direction(k, eps=1e-12), gate.squeeze(-1).sigmoid()
+
+
+def _gated(rotation: Tensor, direction: Tensor, gate: Tensor, how: str) -> Tensor:
+    """γ Q + (1 − γ) H, or the one that γ prefers with the gradient of that."""
+    reflection = delta_shortcut(torch.eye(direction.shape[-1]).to(direction).expand_as(rotation), direction, 2.0)
+    soft = blend(rotation, reflection, gate)
+    if how == "soft":
+        return soft
+    hard = torch.where((gate > 0.5)[..., None, None], rotation, reflection)
+    return hard.detach() + (soft - soft.detach())
+
+
+@torch.no_grad()
+def _start(generator: Generator, streams: int, start: str, beta_init: float, gate_bias: float | None = None) -> None:
+    """Set the last layer's biases: u, v, β and, with a gate, k and γ. The gate's weights are zero, so γ = σ(gate_bias)."""
+    require_option("start", start, STARTS)
+    if not beta_init > 0:
+        raise ValueError(f"beta_init must be positive, got {beta_init}")
+    bias = generator[-1].bias
+    if start == "plane":
+        bias[:2 * streams] = nn.init.orthogonal_(torch.empty(2, streams)).flatten()
+        bias[2 * streams] = math.log(math.expm1(beta_init))
+        if gate_bias is not None:
+            bias[2 * streams + 1:-1] = unit_direction(torch.randn(streams))
+    if gate_bias is not None:
+        generator[-1].weight[-1], bias[-1] = 0.0, gate_bias
+
+
+def _square(width: int, maps: str) -> nn.Linear:
+    layer = nn.Linear(width, width, bias=False)
+    nn.init.eye_(layer.weight) if maps == "identity" else nn.init.normal_(layer.weight, std=0.02)
+    return layer
+
+
+def _hidden(width: int, ratio: float) -> int:
+    if not 0 < ratio <= width:
+        raise ValueError(f"hidden_ratio must lie between 0 and width = {width}, got {ratio}")
+    return int(width / ratio)
+
+
+def _require_streams(width: int, streams: int, name: str = "streams") -> None:
+    if streams < 2 or width % streams:
+        raise ValueError(f"width must be divisible by {name}, at least 2 of them, got width {width} and {name} {streams}")

@@ -1,0 +1,87 @@
+"""x ← Y x + s b ⊗ F(norm aᵀx), with Y orthogonal, or nearly: JPmHC (Sengupta et al. 2026).
+
+Y is a Cayley transform of the skew part W of a generated matrix. The paper iterates for it, Y ← I + (α/2) W (I + Y) from
+Y = I + αW, twice: orthogonal up to the fourth power of (α/2) W, hence for small generators. For four streams there
+is a closed form of the limit, exact at any size. a is the column mean of a row-wise softmax and b the row sums of
+a column-wise one, so Σ aᵢ = 1 and Σ bᵢ = n. At the zero start of the generators a = 1/n, b = 1, Y = I.
+
+Streams that start as copies, leave as their mean, and are read and written alike stay copies, and no generator gets a
+gradient, at any step. So the streams start as learned rescalings of x whose mean is x, and leave through learned
+weights. Step 0 is then the plain network too.
+
+The paper's figure has a LayerNorm after each merge: that is norm_at="post" of the backbone.
+Legend: B batch, T positions, D width, n streams.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from geolab.operators import cayley_iterated, cayley_skew4, skew
+from geolab.residuals.base import require_option
+from geolab.residuals.streams import Coefficients, Streams
+
+
+class JPmHC(Streams):
+    """JPmHC at streams of full width.
+
+    Arguments:
+        width: D.
+        streams: n, at least 2; the paper takes 4.
+        retraction: "iterated" (the paper) or "exact" (the iteration's limit; four streams only).
+        steps: of the iteration; the paper takes 2.
+        alpha: α, the paper's 0.1. "exact" takes it too: its Y is (I − (α/2) W)⁻¹ (I + (α/2) W).
+        temperature: τ of both softmaxes.
+        ends: "scaled", x ⊙ eᵢ at the entry and Σ rᵢ ⊙ xᵢ at the exit, learned; or "copied", copies and their mean. The
+            paper allows copying or a projection at the entry and mean or projection at the exit. A full projection
+            would cost n D² numbers at each end, where n D are enough to tell the streams apart.
+    Raises: ValueError for an unknown option, for "exact" with another number of streams than 4, for steps below 1 or a
+            temperature that isn't positive.
+    """
+
+    spectrum = "near the unit circle; on it when exact"
+
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4, retraction: str = "iterated",
+                 steps: int = 2, alpha: float = 0.1, temperature: float = 1.0, ends: str = "scaled"):
+        super().__init__(width, index, count, streams=streams, fewest=2)
+        require_option("retraction", retraction, ("iterated", "exact"))
+        require_option("ends", ends, ("scaled", "copied"))
+        if retraction == "exact" and streams != 4:
+            raise ValueError(f"retraction='exact' is a closed form for 4 streams, got streams = {streams}; "
+                             "'iterated' takes any number")
+        if steps < 1:
+            raise ValueError(f"steps must be at least 1, got {steps}")
+        if not temperature > 0:
+            raise ValueError(f"temperature must be positive, got {temperature}")
+        self.retraction, self.steps, self.alpha, self.temperature, self.ends = retraction, steps, alpha, temperature, ends
+        self.norm = nn.LayerNorm(streams * width)
+        self.generate = nn.Linear(streams * width, 3 * streams**2)
+        nn.init.zeros_(self.generate.weight)
+        nn.init.zeros_(self.generate.bias)
+        self.scale = nn.Parameter(torch.ones(1))
+        if ends == "scaled" and self.first:
+            apart = torch.randn(streams, width)
+            self.entry = nn.Parameter(1 + apart - apart.mean(0))
+        if ends == "scaled" and self.last:
+            self.exit = nn.Parameter(torch.full((streams, width), 1 / streams))
+
+    def extra_repr(self) -> str:
+        return (f"retraction={self.retraction!r}, steps={self.steps}, alpha={self.alpha}, temperature={self.temperature}, "
+                f"ends={self.ends!r}")
+
+    def expand(self, x: Tensor) -> Tensor:
+        return super().expand(x) if self.ends == "copied" else x.unsqueeze(-2) * self.entry
+
+    def coefficients(self, state: Tensor) -> Coefficients:
+        logits = self.generate(self.norm(state.flatten(-2))).unflatten(-1, (3, self.streams, self.streams))
+        read, write, mix = logits.unbind(-3)
+        return Coefficients((read / self.temperature).softmax(-1).mean(-2),
+                            self.scale * (write / self.temperature).softmax(-2).sum(-1),
+                            self._retract(skew(mix)))
+
+    def _retract(self, w: Tensor) -> Tensor:
+        if self.retraction == "exact":
+            return cayley_skew4(-self.alpha / 2 * w)
+        return cayley_iterated(w, steps=self.steps, alpha=self.alpha, start="shifted")
+
+    def reduce(self, state: Tensor) -> Tensor:
+        return super().reduce(state) if self.ends == "copied" else (state * self.exit).sum(-2)

@@ -1,0 +1,73 @@
+"""What a generator reads at position t: the mean of x_1 … x_t, x_t alone, or the mean of the whole sequence.
+
+E-MHC-Geo and its benchmark's delta baseline are published with the last one: their output at t depends on inputs after t.
+A residual that pools so says `leaks = True`.
+
+Legend: B batch, T positions, D features.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from geolab.residuals.base import require_option
+
+POOLS = ("causal", "token", "sequence")
+
+
+def pool(x: Tensor, how: str) -> Tensor:
+    """What position t may read of x.
+
+    Arguments:
+        x: (B, T, D).
+        how: "causal", the running mean; "token", x itself; "sequence", the mean over all positions, as published: a leak.
+    Returns: (B, T, D), or (B, 1, D) for "sequence": one for all positions.
+    """
+    require_option("pool", how, POOLS)
+    if how == "token":
+        return x
+    if how == "sequence":
+        return x.mean(dim=1, keepdim=True)
+    dtype = torch.promote_types(x.dtype, torch.float32)  # half precision can't add up a thousand positions
+    count = torch.arange(1, x.shape[1] + 1, device=x.device, dtype=dtype)
+    return (x.cumsum(dim=1, dtype=dtype) / count[:, None]).to(x.dtype)
+
+
+class Hidden(nn.Module):
+    """Pool, Linear, GELU: (B, T, inputs) -> (B, T or 1, hidden).
+
+    Arguments:
+        inputs, hidden: features.
+        pool: as in `pool`.
+        normalise: layer-norm what is pooled. Its weight would be absorbed by the linear map that follows, so it has none.
+    """
+
+    def __init__(self, inputs: int, hidden: int, pool: str, normalise: bool = False):
+        super().__init__()
+        require_option("pool", pool, POOLS)
+        self.pool, self.normalise, self.down = pool, normalise, small_linear(inputs, hidden)
+
+    def extra_repr(self) -> str:
+        return f"pool={self.pool!r}, normalise={self.normalise}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.normalise:
+            return F.gelu(self.down(F.layer_norm(pool(x, self.pool), x.shape[-1:])))
+        if self.pool == "causal":  # a mean commutes with a linear map, and has fewer features to add up after it
+            return F.gelu(pool(self.down(x), self.pool))
+        return F.gelu(self.down(pool(x, self.pool)))
+
+
+class Generator(nn.Sequential):
+    """Pool, Linear, GELU, Linear: one pair of maps for all numbers of an operator. Arguments as for `Hidden`."""
+
+    def __init__(self, inputs: int, hidden: int, outputs: int, pool: str, normalise: bool = False):
+        super().__init__(Hidden(inputs, hidden, pool, normalise), small_linear(hidden, outputs))
+
+
+def small_linear(inputs: int, outputs: int) -> nn.Linear:
+    """Weights N(0, 0.02²) and zero biases, as the published code starts every generator."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.normal_(layer.weight, std=0.02)
+    nn.init.zeros_(layer.bias)
+    return layer

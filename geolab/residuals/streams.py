@@ -1,0 +1,55 @@
+"""x ← H x + b ⊗ F(norm aᵀx): what every residual over n parallel streams of full width does with a token.
+
+A sublayer reads one vector aᵀx = Σ aᵢ xᵢ, its output goes to stream i with weight bᵢ, and H mixes the streams in between.
+The residuals of this kind differ in where a, b and H come from, and in which matrices H may be.
+
+Legend: B batch, T positions, D width, n streams.
+"""
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+from torch import Tensor
+
+from geolab.operators import stream_read_mix, stream_write
+from geolab.residuals.base import Residual, Sublayer
+
+
+class Coefficients(NamedTuple):
+    """What a residual does with the n streams of each token. Probes take the spectrum of `mix`."""
+
+    read: Tensor   # a: (B, T, n)
+    write: Tensor  # b: (B, T, n)
+    mix: Tensor    # H: (B, T, n, n), new stream i from old stream j in row i, column j
+
+
+class Streams(Residual):
+    """State (B, T, n, D): copies of x at the entry, their mean at the exit. A subclass gives the coefficients.
+
+    Arguments:
+        width: D, of the sublayer and of every stream.
+        streams: n.
+        fewest: the smallest n that the subclass has a meaning for.
+    Raises: ValueError for fewer streams than that.
+    """
+
+    def __init__(self, width: int, index: int, count: int, *, streams: int, fewest: int = 1):
+        super().__init__(width, index, count)
+        if streams < fewest:
+            raise ValueError(f"streams must be at least {fewest}, got {streams}")
+        self.streams = streams
+
+    def expand(self, x: Tensor) -> Tensor:
+        return x.unsqueeze(-2).repeat_interleave(self.streams, dim=-2)
+
+    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
+        read, write, mix = self.coefficients(state)
+        heard, mixed = stream_read_mix(state, read, mix)
+        return stream_write(mixed, write, sublayer(heard))
+
+    @abstractmethod
+    def coefficients(self, state: Tensor) -> Coefficients:
+        """a, b and H at a state (B, T, n, D)."""
+
+    def reduce(self, state: Tensor) -> Tensor:
+        return state.mean(-2)

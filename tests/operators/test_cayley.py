@@ -1,0 +1,341 @@
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch.autograd import gradcheck
+from torch.testing import assert_close
+
+from geolab.operators import cayley_iterated, cayley_rank2, cayley_skew4, skew
+
+CLOSE = dict(rtol=0, atol=1e-12)
+dtypes = st.sampled_from([torch.float32, torch.float64])
+scales = st.integers(-6, 6).map(lambda power: 10.0**power)
+seeds = st.integers(0, 2**16)
+
+
+def normal(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def eye(n, dtype=torch.float64):
+    return torch.eye(n, dtype=dtype)
+
+
+def generator_matrix(u, v, beta):
+    """M = β/2 (u vᵀ − v uᵀ)."""
+    outer = u.unsqueeze(-1) * v.unsqueeze(-2)
+    return torch.as_tensor(beta, dtype=u.dtype)[..., None, None] / 2 * (outer - outer.mT)
+
+
+def by_solving(m):
+    identity = torch.eye(m.shape[-1], dtype=m.dtype)
+    return torch.linalg.solve(identity + m, identity - m)
+
+
+def defect(q):
+    """The largest entry of QᵀQ − I, in units of the dtype's rounding."""
+    return (q.mT @ q - torch.eye(q.shape[-1], dtype=q.dtype)).abs().max().item() / torch.finfo(q.dtype).eps
+
+
+@st.composite
+def planes(draw, dtype=None, magnitude=scales, least=2):
+    """Thirty pairs u, v and β of magnitudes up to 10⁶, v nearly parallel to u or far from it."""
+    dtype, n, seed = dtype or draw(dtypes), draw(st.integers(least, 8)), draw(seeds)
+    u = draw(magnitude) * normal(30, n, seed=seed, dtype=dtype)
+    v = draw(magnitude) * normal(30, n, seed=seed + 1, dtype=dtype)
+    if draw(st.booleans()):
+        v = 3 * u + draw(st.sampled_from([0, 1e-12, 1e-7, 1e-3])) * v
+    return u, v, draw(magnitude) * normal(30, seed=seed + 2, dtype=dtype)
+
+
+# ---------------------------------------------------------------- rank 2
+
+@given(planes())
+def test_rank2_is_orthogonal_to_rounding_at_any_magnitude(plane):
+    q = cayley_rank2(*plane)
+    assert q.dtype == plane[0].dtype and q.isfinite().all()
+    assert defect(q) < 64
+
+
+@given(planes())
+def test_rank2_keeps_lengths_and_orientation(plane):
+    q = cayley_rank2(*plane)
+    eps, n = torch.finfo(q.dtype).eps, q.shape[-1]
+    x = 1e6 * normal(30, n, 1, seed=9, dtype=q.dtype)
+    assert_close((q @ x).norm(dim=(-1, -2)), x.norm(dim=(-1, -2)), rtol=64 * n * eps, atol=0)
+    assert_close(torch.linalg.det(q.double()), torch.ones(30, dtype=torch.float64), rtol=0, atol=64 * n * eps)
+
+
+@given(planes(dtype=torch.float64, magnitude=st.floats(0, 3)))
+def test_rank2_is_what_solving_gives(plane):
+    assert_close(cayley_rank2(*plane), by_solving(generator_matrix(*plane)), **CLOSE)
+
+
+@given(planes(dtype=torch.float64, magnitude=st.floats(0, 3)))
+def test_rank2_turns_one_plane_by_the_stated_angle(plane):
+    u, v, beta = plane
+    gram = u.square().sum(-1) * v.square().sum(-1) - (u * v).sum(-1).square()
+    theta = 2 * torch.atan(beta / 2 * gram.clamp(min=0).sqrt())
+    trace = cayley_rank2(u, v, beta).diagonal(dim1=-2, dim2=-1).sum(-1)
+    assert_close(trace, u.shape[-1] - 2 + 2 * theta.cos(), rtol=0, atol=1e-8)  # the root above cancels
+
+
+@given(planes(magnitude=scales, least=3))
+def test_rank2_leaves_the_complement_of_its_plane_alone(plane):
+    u, v, _ = plane
+    x = torch.linalg.qr(torch.stack([u, v], -1).double(), mode="complete").Q[..., 2:]  # across u and v
+    independent = torch.linalg.svdvals(torch.stack([u / u.norm(dim=-1, keepdim=True),
+                                                    v / v.norm(dim=-1, keepdim=True)], -1))[..., -1] > 0.1
+    q = cayley_rank2(*plane).double()
+    tolerance = 500 * torch.finfo(u.dtype).eps
+    assert ((q @ x - x).abs().amax(dim=(-1, -2))[independent] < tolerance).all()
+
+
+@given(planes())
+def test_minus_beta_is_the_transpose_and_so_is_v_for_u(plane):
+    u, v, beta = plane
+    assert_close(cayley_rank2(u, v, -beta), cayley_rank2(u, v, beta).mT, rtol=0, atol=64 * torch.finfo(u.dtype).eps)
+
+
+def test_opposite_arguments_swap_the_direction_of_the_turn():
+    u, v, beta = normal(5, 3), normal(5, 3, seed=1), normal(5, seed=2)
+    assert_close(cayley_rank2(v, u, beta), cayley_rank2(u, v, beta).mT, **CLOSE)
+
+
+def test_a_quarter_turn():
+    u, v = torch.eye(3, dtype=torch.float64)[:2]
+    turned = cayley_rank2(u, v, 2.0) @ torch.stack([u, v], -1)  # s = 1, θ = π/2
+    assert_close(turned, torch.stack([v, -u], -1), **CLOSE)
+
+
+@pytest.mark.parametrize("n", [3, 4, 6])
+def test_minors_beat_the_gram_form(n):
+    # float32, entries of size 100: the two terms under the root are 10⁸ and nearly equal
+    u = 100 * normal(200, n, dtype=torch.float32)
+    v = u + normal(200, n, seed=1, dtype=torch.float32)
+    m = generator_matrix(u, v, torch.full((200,), 0.1))
+    gram = (0.1 / 2) ** 2 * (u.square().sum(-1) * v.square().sum(-1) - (u * v).sum(-1).square())
+    cancelled = eye(n, torch.float32) - 2 / (1 + gram)[:, None, None] * (m - m @ m)
+    assert defect(cancelled) * torch.finfo(torch.float32).eps > 0.01
+    assert defect(cayley_rank2(u, v, 0.1)) * torch.finfo(torch.float32).eps < 1e-5
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+@pytest.mark.parametrize("where", ["apart", "parallel", "u vanishes", "beta vanishes"])
+def test_rank2_gradients(n, where):
+    u, v, beta = normal(3, n), normal(3, n, seed=1), normal(3, seed=2)
+    v = 2 * u if where == "parallel" else v
+    u = 0 * u if where == "u vanishes" else u
+    beta = 0 * beta if where == "beta vanishes" else beta
+    assert gradcheck(cayley_rank2, [t.clone().requires_grad_() for t in (u, v, beta)])
+
+
+@pytest.mark.parametrize("n", [3, 4, 6])
+@given(scale=st.sampled_from([1e-3, 1.0, 30.0]), seed=seeds)
+def test_rank2_gradients_in_float32_are_those_of_float64(n, scale, seed):
+    leaves = [(size * normal(50, *shape, seed=seed + k, dtype=torch.float32)).requires_grad_()
+              for k, (size, shape) in enumerate([(scale, (n,)), (scale, (n,)), (1.0, ())])]
+    cotangent = normal(50, n, n, seed=seed + 3)
+    got = torch.autograd.grad(cayley_rank2(*leaves), leaves, cotangent.float())
+    wide = [leaf.detach().double().requires_grad_() for leaf in leaves]
+    wanted = torch.autograd.grad(by_solving(generator_matrix(*wide)), wide, cotangent)
+    for g, w in zip(got, wanted):
+        assert ((g.double() - w).norm() / w.norm()).item() < 1e-4
+
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_where_both_vectors_vanish_so_do_all_gradients(n):
+    leaves = [torch.zeros(n, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    beta = torch.ones((), dtype=torch.float64, requires_grad=True)
+    gradients = torch.autograd.grad(cayley_rank2(*leaves, beta), [*leaves, beta], normal(n, n))
+    assert all((g == 0).all() for g in gradients)
+
+
+@pytest.mark.parametrize("n", [3, 4])
+@pytest.mark.parametrize("lead", [(), (0,), (2, 3)])
+def test_rank2_takes_leading_axes_and_a_number(n, lead):
+    u, v, beta = normal(*lead, n), normal(*lead, n, seed=1), normal(*lead, seed=2)
+    together = cayley_rank2(u, v, beta)
+    assert together.shape == (*lead, n, n)
+    for index in torch.cartesian_prod(*map(torch.arange, lead)).tolist() if len(lead) == 2 else []:
+        at = tuple(index)
+        assert_close(together[at], cayley_rank2(u[at], v[at], beta[at]), **CLOSE)
+    assert_close(cayley_rank2(u, v, 0.7), cayley_rank2(u, v, torch.full(lead, 0.7, dtype=torch.float64)), rtol=0, atol=0)
+
+
+def test_rank2_names_what_does_not_fit():
+    with pytest.raises(ValueError, match=r"^u and v must have the same shape, got \(2, 3\) and \(2, 4\)$"):
+        cayley_rank2(torch.ones(2, 3), torch.ones(2, 4), 1.0)
+    with pytest.raises(ValueError, match=r"^beta must be one number a pair, got \(2, 1\) with pairs \(2,\)$"):
+        cayley_rank2(torch.ones(2, 3), torch.ones(2, 3), torch.ones(2, 1))
+
+
+# ---------------------------------------------------------------- any skew 4 × 4 matrix
+
+@st.composite
+def skews(draw, magnitude=scales):
+    """Thirty skew 4 × 4 matrices of magnitudes up to 10⁶, of rank 4 or nearly of rank 2."""
+    dtype, seed, scale = draw(dtypes), draw(seeds), draw(magnitude)
+    w = normal(30, 4, 4, seed=seed, dtype=dtype)
+    if draw(st.booleans()):
+        u, v = normal(2, 30, 4, seed=seed + 1, dtype=dtype)
+        w = u.unsqueeze(-1) * v.unsqueeze(-2) + draw(st.sampled_from([0, 1e-9, 1e-3])) * w
+    return scale * skew(w)
+
+
+@given(skews())
+def test_skew4_is_a_rotation_to_rounding_at_any_magnitude(w):
+    q = cayley_skew4(w)
+    eps = torch.finfo(w.dtype).eps
+    assert q.isfinite().all() and defect(q) < 32
+    assert_close(torch.linalg.det(q.double()), torch.ones(30, dtype=torch.float64), rtol=0, atol=64 * eps)
+
+
+@given(skews(magnitude=st.floats(0, 3)))
+def test_skew4_is_what_solving_gives(w):
+    assert_close(cayley_skew4(w.double()), by_solving(w.double()), **CLOSE)
+
+
+@given(skews(magnitude=st.floats(0, 3)))
+def test_skew4_is_the_pfaffian_form(w):
+    w = w.double()
+    p = w.square().sum((-1, -2)) / 2
+    f = w[:, 0, 1] * w[:, 2, 3] - w[:, 0, 2] * w[:, 1, 3] + w[:, 0, 3] * w[:, 1, 2]
+    dual = torch.zeros_like(w)
+    for (i, j), (k, l), sign in [((0, 1), (2, 3), 1), ((0, 2), (1, 3), -1), ((0, 3), (1, 2), 1),
+                                 ((1, 2), (0, 3), 1), ((1, 3), (0, 2), -1), ((2, 3), (0, 1), 1)]:
+        dual[:, i, j], dual[:, j, i] = sign * w[:, k, l], -sign * w[:, k, l]
+    p, f = p[:, None, None], f[:, None, None]
+    assert_close(cayley_skew4(w), ((1 + p - f**2) * eye(4) - 2 * w + 2 * w @ w - 2 * f * dual) / (1 + p + f**2), **CLOSE)
+
+
+@given(planes(dtype=torch.float64, magnitude=st.floats(0, 3)))
+def test_rank2_is_skew4_of_its_generator(plane):
+    u, v, beta = (t[..., :4] if t.ndim == 2 else t for t in plane)
+    if u.shape[-1] == 4:
+        assert_close(cayley_rank2(u, v, beta), cayley_skew4(generator_matrix(u, v, beta)), **CLOSE)
+
+
+def test_skew4_turns_two_planes_at_once():
+    # the double quarter turn, out of reach of a single plane
+    w = torch.zeros(4, 4, dtype=torch.float64)
+    w[0, 1] = w[2, 3] = 1.0
+    q = cayley_skew4(skew(w))
+    assert_close(q @ q, -eye(4), **CLOSE)
+
+
+def test_skew4_reads_the_skew_part_alone():
+    w = normal(5, 4, 4)
+    assert_close(cayley_skew4(w), cayley_skew4((w - w.mT) / 2), **CLOSE)
+    assert_close(cayley_skew4(w + w.mT), eye(4).expand(5, 4, 4), **CLOSE)
+
+
+@given(scale=st.sampled_from([1e-3, 1.0, 30.0]), seed=seeds)
+def test_skew4_gradients_in_float32_are_those_of_float64(scale, seed):
+    w, cotangent = scale * normal(50, 4, 4, seed=seed, dtype=torch.float32), normal(50, 4, 4, seed=seed + 1)
+    leaf, wide = w.requires_grad_(), w.detach().double().requires_grad_()
+    got, = torch.autograd.grad(cayley_skew4(skew(leaf)), leaf, cotangent.float())
+    wanted, = torch.autograd.grad(by_solving(skew(wide)), wide, cotangent)
+    assert ((got.double() - wanted).norm() / wanted.norm()).item() < 1e-4
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 10.0])
+@pytest.mark.parametrize("lead", [(), (2, 3)])
+def test_skew4_gradients(lead, scale):
+    w = (scale * normal(*lead, 4, 4)).requires_grad_()
+    assert gradcheck(lambda w: cayley_skew4(skew(w)), w)
+
+
+def test_skew4_at_zero_is_the_identity_and_alive():
+    w = torch.zeros(4, 4, dtype=torch.float64, requires_grad=True)
+    q = cayley_skew4(skew(w))
+    assert_close(q.detach(), eye(4), rtol=0, atol=0)
+    cotangent = normal(4, 4)
+    assert_close(torch.autograd.grad(q, w, cotangent)[0], -2 * skew(cotangent), **CLOSE)
+
+
+@pytest.mark.parametrize("call", [cayley_skew4, skew, cayley_iterated])
+def test_what_is_not_square_is_named(call):
+    with pytest.raises(ValueError, match=r"^w must be (4 × 4|n × n) along its last two axes, got shape \(2, 3, 5\)$"):
+        call(torch.ones(2, 3, 5))
+    with pytest.raises(ValueError, match=r"^w must be 4 × 4 .* got shape \(3, 3\)$"):
+        cayley_skew4(torch.ones(3, 3))
+
+
+def test_a_first_call_in_inference_mode_does_not_spoil_training():
+    code = ("import torch; from geolab.operators import cayley_rank2, cayley_skew4\n"
+            "with torch.inference_mode(): cayley_skew4(torch.zeros(4, 4))\n"
+            "cayley_rank2(torch.ones(4, requires_grad=True), torch.ones(4), 1.0).sum().backward()")
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# ---------------------------------------------------------------- the iteration
+
+def turn(z, alpha=0.1):
+    """A skew 2 × 2 matrix W with eigenvalues ±iz/α, and how to read the eigenvalue of a polynomial in it."""
+    return torch.tensor([[0.0, -z / alpha], [z / alpha, 0.0]], dtype=torch.float64)
+
+
+def eigenvalue(y):
+    return complex(y[0, 0].item(), y[1, 0].item())
+
+
+@given(st.floats(-6, 6))
+@example(2.0)
+def test_the_curve_of_its_eigenvalues(z):
+    shifted, identity = (eigenvalue(cayley_iterated(turn(z), start=start)) for start in ("shifted", "identity"))
+    assert shifted == pytest.approx(1 + 1j * z - z**2 / 2 - 1j * z**3 / 4, abs=1e-12)
+    assert abs(shifted) ** 2 == pytest.approx(1 - z**4 / 4 + z**6 / 16, abs=1e-11)
+    assert identity == pytest.approx(1 + 1j * z - z**2 / 2, abs=1e-12)
+    assert abs(identity + 1) >= math.sqrt(3) - 1e-12
+    assert abs(shifted) ** 2 >= 11 / 27 - 1e-12
+
+
+def test_two_steps_attain_minus_one_and_lose_more_than_half_of_the_energy():
+    assert eigenvalue(cayley_iterated(turn(2.0))) == pytest.approx(-1, abs=1e-12)
+    assert abs(eigenvalue(cayley_iterated(turn(math.sqrt(8 / 3))))) ** 2 == pytest.approx(11 / 27, abs=1e-12)
+    assert abs(eigenvalue(cayley_iterated(turn(math.sqrt(2)), start="identity")) + 1) == pytest.approx(math.sqrt(3), abs=1e-12)
+
+
+@given(seeds, st.integers(2, 6), st.floats(0, 2), st.floats(0.01, 2))
+def test_the_defect_after_one_and_two_steps(seed, n, scale, alpha):
+    w = scale * skew(normal(n, n, seed=seed))
+    k = alpha / 2 * w
+    one, two = (cayley_iterated(w, steps, alpha) for steps in (1, 2))
+    size = 1 + torch.linalg.matrix_norm(k, 2).item() ** 6
+    near = dict(rtol=0, atol=1e-13 * size * n)
+    assert_close(one.T @ one - eye(n), 4 * torch.linalg.matrix_power(k, 4), **near)
+    assert_close(two.T @ two - eye(n), -4 * torch.linalg.matrix_power(k, 4) @ (eye(n) + k @ k), **near)
+
+
+@given(seeds, st.integers(1, 4))
+def test_starting_at_the_identity_is_one_step_behind(seed, steps):
+    w = skew(normal(3, 4, 4, seed=seed))
+    assert_close(cayley_iterated(w, steps + 1, start="identity"), cayley_iterated(w, steps), **CLOSE)
+
+
+def test_it_tends_to_the_closed_form_below_norm_one_and_diverges_above():
+    w = skew(normal(4, 4))
+    w = w / torch.linalg.matrix_norm(w, 2)
+    assert_close(cayley_iterated(w, steps=80, alpha=1.2), cayley_skew4(-0.6 * w), **CLOSE)
+    assert cayley_iterated(w, steps=80, alpha=2.4).abs().max() > 1e3
+
+
+def test_iterated_gradients():
+    w = normal(2, 3, 3).requires_grad_()
+    assert gradcheck(lambda w: cayley_iterated(skew(w), alpha=0.5), w)
+
+
+def test_an_unknown_start_is_named():
+    with pytest.raises(ValueError, match="^start must be one of 'shifted', 'identity', got 'zero'$"):
+        cayley_iterated(torch.zeros(2, 2), start="zero")
+
+
+@given(seeds)
+def test_skew_is_skew(seed):
+    w = skew(normal(2, 5, 5, seed=seed))
+    assert_close(w, -w.mT, rtol=0, atol=0)

@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from geolab.operators import blend, cayley_rank2, cayley_skew4, householder_matrix, midpoint_penalty, skew, unit_direction
+
+CLOSE = dict(rtol=0, atol=1e-12)
+gates = st.floats(0, 1)
+
+
+@st.composite
+def rotations_and_reflections(draw):
+    """Q in SO(n), H a reflection."""
+    generator, n = torch.Generator().manual_seed(draw(st.integers(0, 2**16))), draw(st.integers(2, 6))
+    u, v, k = torch.randn(3, n, dtype=torch.float64, generator=generator)
+    q = cayley_rank2(u, v, draw(st.floats(-1e3, 1e3)))
+    if n == 4:
+        q = q @ cayley_skew4(skew(torch.randn(4, 4, dtype=torch.float64, generator=generator)))
+    return q, householder_matrix(unit_direction(k))
+
+
+@given(rotations_and_reflections(), gates)
+def test_singular_values_lie_between_the_gate_and_one(pair, gate):
+    sigma = torch.linalg.svdvals(blend(*pair, gate))
+    assert sigma.min().item() == pytest.approx(abs(2 * gate - 1), abs=1e-12)
+    assert sigma.max() <= 1 + 1e-12
+
+
+@given(rotations_and_reflections(), gates)
+def test_every_singular_value_from_the_angles_between_the_two(pair, gate):
+    # σ² = 1 − 4γ(1 − γ) sin²(φ/2) at the eigenvalues exp(iφ) of QᵀH
+    q, h = pair
+    phases = torch.linalg.eigvals(q.T @ h).angle()
+    expected = (1 - 4 * gate * (1 - gate) * (phases / 2).sin().square()).clamp(min=0).sqrt().sort(descending=True).values
+    assert_close(torch.linalg.svdvals(blend(q, h, gate)), expected, rtol=0, atol=1e-7)  # the root of a rounding near 0
+
+
+@given(rotations_and_reflections(), gates.filter(lambda g: abs(2 * g - 1) > 1e-3))
+def test_the_determinant_has_the_sign_of_the_nearer_end(pair, gate):
+    sigma = torch.linalg.svdvals(blend(*pair, gate))
+    det = torch.linalg.det(blend(*pair, gate)).item()
+    assert det == pytest.approx(np.sign(2 * gate - 1) * sigma.prod().item(), abs=1e-12)
+
+
+@given(rotations_and_reflections())
+def test_half_way_it_is_singular_and_the_ends_are_the_two(pair):
+    q, h = pair
+    assert torch.linalg.svdvals(blend(q, h, 0.5)).min() < 1e-12
+    assert_close(blend(q, h, 1.0), q, rtol=0, atol=0)
+    assert_close(blend(q, h, 0.0), h, rtol=0, atol=0)
+
+
+@given(rotations_and_reflections(), gates)
+def test_the_penalty_is_the_largest_share_of_energy_that_is_lost(pair, gate):
+    g = blend(*pair, gate)
+    worst = torch.linalg.svd(g).Vh[-1]
+    penalty = midpoint_penalty(torch.tensor(gate, dtype=torch.float64)).item()
+    assert 1 - (g @ worst).square().sum().item() == pytest.approx(penalty, abs=1e-12)
+    x = torch.randn(len(g), 100, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert (1 - (g @ x).square().sum(0) / x.square().sum(0) <= penalty + 1e-12).all()
+
+
+def test_leading_axes_are_one_gate_each():
+    generator = torch.Generator().manual_seed(0)
+    q, h = torch.randn(2, 2, 3, 4, 4, dtype=torch.float64, generator=generator)
+    gate = torch.rand(2, 3, dtype=torch.float64, generator=generator)
+    together = blend(q, h, gate)
+    for i in range(2):
+        for j in range(3):
+            assert_close(together[i, j], gate[i, j] * q[i, j] + (1 - gate[i, j]) * h[i, j], **CLOSE)
+    assert_close(blend(q, h, 0.3), blend(q, h, torch.full((2, 3), 0.3, dtype=torch.float64)), rtol=0, atol=0)
+
+
+def test_gradients():
+    generator = torch.Generator().manual_seed(1)
+    q, h = (torch.randn(2, 3, 3, dtype=torch.float64, generator=generator, requires_grad=True) for _ in range(2))
+    gate = torch.rand(2, dtype=torch.float64, generator=generator, requires_grad=True)
+    assert torch.autograd.gradcheck(blend, (q, h, gate))
+    assert torch.autograd.gradcheck(midpoint_penalty, gate)
+    half = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.grad(midpoint_penalty(half), half)[0] == 0  # it doesn't push a gate that sits half way

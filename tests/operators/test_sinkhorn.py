@@ -1,0 +1,202 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.autograd.graph import saved_tensors_hooks
+from torch.testing import assert_close
+
+from geolab.operators import sinkhorn
+
+CLOSE = dict(rtol=0, atol=1e-13)
+AXES = {"column-row": (-2, -1), "row-column": (-1, -2)}  # what is summed over, first and second
+orders = st.sampled_from(list(AXES))
+dtypes = st.sampled_from([torch.float32, torch.float64])
+every_order = pytest.mark.parametrize("order", list(AXES))
+
+
+def normal(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def plain(logits, iterations=20, order="column-row"):
+    """The definition, on matrices."""
+    p = logits.exp()
+    for _ in range(iterations):
+        for axis in AXES[order]:
+            p = p / p.sum(axis, keepdim=True)
+    return p
+
+
+def logarithmic(logits, iterations=20, order="column-row"):
+    """The definition in logarithms, for logits of any size."""
+    for _ in range(iterations):
+        for axis in AXES[order]:
+            logits = logits.log_softmax(axis)
+    return logits.exp()
+
+
+@st.composite
+def cases(draw, largest=1e3):
+    """Logits up to 1000, an iteration count and an order."""
+    scale = draw(st.sampled_from([s for s in (0, 1e-3, 1, 4, 10, 100, 1e3) if s <= largest]))
+    n = draw(st.integers(1, 6))
+    logits = (scale * normal(40, n, n, seed=draw(st.integers(0, 2**16)))).clamp(-1e3, 1e3)
+    return logits, draw(st.integers(1, 25)), draw(orders)
+
+
+# ---------------------------------------------------------------- the matrix
+
+@given(cases(), dtypes)
+def test_sums_are_exact_where_normalised_last_and_bounded_elsewhere(case, dtype):
+    logits, iterations, order = case
+    p, n = sinkhorn(logits.to(dtype), iterations, order), logits.shape[-1]
+    first, last = AXES[order]
+    eps = torch.finfo(dtype).eps
+    assert p.dtype == dtype and p.isfinite().all() and (p >= 0).all()
+    assert_close(p.sum(last), torch.ones_like(p.sum(last)), rtol=0, atol=8 * n * eps)
+    assert (p.sum(first) > 1 / n - 8 * n * eps).all() and (p.sum(first) < n + 8 * n * eps).all()
+
+
+@given(cases(largest=10))
+def test_it_is_the_plain_definition(case):
+    assert_close(sinkhorn(*case), plain(*case), **CLOSE)
+
+
+@given(cases(), dtypes)
+def test_it_is_the_definition_in_logarithms_for_logits_of_any_size(case, dtype):
+    # The reference subtracts logarithms of size 1000 at each step, and rounds them
+    logits, iterations, order = case
+    error = sinkhorn(logits.to(dtype), iterations, order).double() - logarithmic(logits.to(dtype).double(), iterations, order)
+    assert error.abs().max() < max(1e-9, 100 * torch.finfo(dtype).eps)
+
+
+def test_the_plain_form_breaks_where_this_one_does_not():
+    logits = torch.tensor([[0.0, -200.0], [-300.0, -120.0]])
+    assert plain(logits).isnan().any()
+    assert_close(sinkhorn(logits), torch.eye(2), rtol=0, atol=1e-6)
+
+
+@given(st.integers(0, 2**16), st.sampled_from([1.0, 3.0, 10.0, 20.0]), st.integers(2, 5))
+def test_the_spectral_norm_is_bounded_by_the_largest_column_sum(seed, scale, n):
+    p = sinkhorn(scale * normal(50, n, n, seed=seed))
+    assert (torch.linalg.matrix_norm(p, 2) <= p.sum(-2).amax(-1).sqrt() * (1 + 1e-12)).all()
+
+
+def test_twenty_iterations_are_not_enough_for_sharp_logits():
+    column = {s: sinkhorn(s * normal(3000, 4, 4)).sum(-2).max().item() for s in (1, 10)}
+    assert column[1] < 1.001 and column[10] > 1.1
+    norm = torch.linalg.matrix_norm(sinkhorn(10 * normal(3000, 4, 4)), 2).max().item()
+    assert norm > 1.02  # so that the bound on it says something
+
+
+def test_more_iterations_come_nearer_to_doubly_stochastic():
+    logits = 2 * normal(200, 4, 4)
+    off = [(sinkhorn(logits, k).sum(-2) - 1).abs().max().item() for k in (1, 5, 20, 100)]
+    assert off[0] > 2 * off[1] > 4 * off[2] > 8 * off[3]
+
+
+def test_equal_logits_mix_equally():
+    assert_close(sinkhorn(torch.full((3, 3), 7.0, dtype=torch.float64)), torch.full((3, 3), 1 / 3, dtype=torch.float64), **CLOSE)
+
+
+def test_the_order_matters():
+    logits = normal(500, 4, 4)
+    apart = (sinkhorn(logits, 3) - sinkhorn(logits, 3, "row-column")).abs().amax()
+    assert 1e-3 < apart < 0.2
+
+
+@every_order
+def test_the_other_order_is_the_transpose(order):
+    logits, other = normal(7, 4, 4), next(o for o in AXES if o != order)
+    assert_close(sinkhorn(logits.mT, 5, other), sinkhorn(logits, 5, order).mT, rtol=0, atol=0)
+
+
+@every_order
+def test_a_constant_along_what_is_normalised_first_cancels(order):
+    logits = normal(7, 4, 4)
+    shift = 50 * normal(7, 4, seed=1)
+    first, last = AXES[order]
+    assert_close(sinkhorn(logits + shift.unsqueeze(first), 2, order), sinkhorn(logits, 2, order), **CLOSE)
+    assert (sinkhorn(logits + shift.unsqueeze(last), 2, order) - sinkhorn(logits, 2, order)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("lead", [(), (0,), (3,), (2, 3)])
+@every_order
+def test_leading_axes_are_one_matrix_each(lead, order):
+    logits = normal(*lead, 3, 3)
+    together = sinkhorn(logits, 4, order)
+    assert together.shape == logits.shape and together.is_contiguous()
+    assert_close(together, plain(logits, 4, order), **CLOSE)
+
+
+# ---------------------------------------------------------------- the gradient
+
+def gradients(function, logits, *options):
+    """By a random cotangent: with a constant one the gradient is nearly zero, and anything passes."""
+    leaf = logits.clone().requires_grad_()
+    return torch.autograd.grad(function(leaf, *options), leaf, normal(*logits.shape, seed=7, dtype=logits.dtype))[0]
+
+
+def relative(got, wanted):
+    return ((got.double() - wanted).norm() / wanted.norm()).item()
+
+
+@pytest.mark.parametrize("scale", [0.1, 1, 2, 4, 10])
+@pytest.mark.parametrize("iterations", [1, 2, 20])
+@every_order
+def test_the_gradient_is_that_of_the_plain_definition(scale, iterations, order):
+    logits = scale * normal(3, 40, 4, 4)
+    wanted = gradients(plain, logits, iterations, order)
+    assert relative(gradients(sinkhorn, logits, iterations, order), wanted) < 1e-13
+    narrow = gradients(sinkhorn, logits.float(), iterations, order)
+    assert relative(narrow, gradients(plain, logits.float().double(), iterations, order)) < 1e-4
+    assert relative(torch.zeros_like(wanted), wanted) == 1  # a gradient of zeros must not pass
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_gradient_at_large_logits_is_finite_and_right(dtype):
+    logits = (300 * normal(300, 4, 4)).clamp(-1e3, 1e3)
+    got = gradients(sinkhorn, logits.to(dtype))
+    wanted = gradients(logarithmic, logits.to(dtype).double())
+    assert got.isfinite().all() and wanted.norm() > 0.1
+    assert relative(got, wanted) < 1e4 * torch.finfo(dtype).eps
+
+
+def test_one_matrix_for_all_steps_and_the_limit_are_not_its_gradient():
+    # Two shortcuts that a loose test would let pass
+    logits = 4 * normal(400, 4, 4)
+    wanted, p, cotangent = gradients(plain, logits), plain(logits), normal(400, 4, 4, seed=7)
+    reused = cotangent * p
+    for _ in range(20):
+        for axis in (-1, -2):
+            reused = reused - p * reused.sum(axis, keepdim=True)
+    assert relative(reused, wanted) > 0.01
+    assert relative(gradients(plain, logits, 500), wanted) > 0.01
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+@every_order
+def test_gradcheck(n, order):
+    assert torch.autograd.gradcheck(lambda x: sinkhorn(x, 6, order), normal(2, n, n).requires_grad_())
+
+
+def test_the_backward_keeps_vectors_not_matrices():
+    kept = []
+    with saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        sinkhorn(normal(100, 4, 4).requires_grad_(), 50)
+    sizes = {t.data_ptr(): t.numel() for t in kept}
+    assert sum(size == 1600 for size in sizes.values()) <= 4  # the first iteration's, whatever their number
+    assert all(size in (400, 1600) for size in sizes.values())
+
+
+# ---------------------------------------------------------------- errors
+
+@pytest.mark.parametrize("logits, options, message", [
+    (torch.ones(2, 3, 4), {}, r"logits must be n × n along its last two axes, got shape \(2, 3, 4\)"),
+    (torch.ones(4), {}, r"logits must be n × n along its last two axes, got shape \(4,\)"),
+    (torch.ones(4, 4), {"iterations": 0}, "iterations must be at least 1, got 0"),
+    (torch.ones(4, 4), {"order": "row"}, "order must be one of 'column-row', 'row-column', got 'row'"),
+])
+def test_a_bad_argument_is_named(logits, options, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        sinkhorn(logits, **options)

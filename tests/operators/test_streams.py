@@ -1,0 +1,86 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from geolab.operators import stream_mix, stream_read, stream_read_mix, stream_write
+
+CLOSE = dict(rtol=0, atol=1e-12)
+
+
+def normal(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+@st.composite
+def cases(draw):
+    """Streams, coefficients of as many leading axes, of one that broadcasts, or of none, and the scale of all."""
+    lead = draw(st.sampled_from([(), (3,), (2, 3), (2, 0)]))
+    fewer = draw(st.sampled_from([lead, (), lead[:-1] + (1,) if lead else ()]))
+    n, d, seed = draw(st.integers(1, 5)), draw(st.integers(1, 6)), draw(st.integers(0, 99))
+    scale = 10.0 ** draw(st.integers(-6, 6))
+    return (scale * normal(*lead, n, d, seed=seed), normal(*fewer, n, seed=seed + 1), normal(*fewer, n, n, seed=seed + 2),
+            scale * normal(*lead, d, seed=seed + 3), scale)
+
+
+@given(cases(), st.sampled_from([torch.float32, torch.float64]))
+def test_read_mix_and_write_are_their_sums(case, dtype):
+    x, weights, matrix, update, scale = case
+    near = dict(rtol=0, atol=20 * scale * torch.finfo(dtype).eps, check_dtype=False)
+    x32, w32, m32, u32 = (t.to(dtype) for t in (x, weights, matrix, update))
+    assert_close(stream_read(x32, w32), torch.einsum("...n,...nd->...d", w32.double(), x32.double()), **near)
+    assert_close(stream_mix(x32, m32), torch.einsum("...mn,...nd->...md", m32.double(), x32.double()), **near)
+    assert_close(stream_write(x32, w32, u32), x32.double() + w32.double().unsqueeze(-1) * u32.double().unsqueeze(-2), **near)
+
+
+@given(cases())
+def test_read_mix_is_the_two_of_them(case):
+    x, weights, matrix, _, scale = case
+    near = dict(rtol=0, atol=1e-13 * scale)
+    for w, m in ((weights, matrix), (weights.expand(x.shape[:-1]), matrix), (weights, matrix.expand(*x.shape[:-1], x.shape[-2]))):
+        read, mixed = stream_read_mix(x, w, m)
+        assert_close(read, stream_read(x, w), **near)
+        assert_close(mixed, stream_mix(x, m), **near)
+
+
+def test_one_stream_is_the_plain_residual():
+    x, update, one = normal(2, 3, 1, 5), normal(2, 3, 5, seed=1), torch.ones(1, dtype=torch.float64)
+    assert_close(stream_write(stream_mix(x, one[None]), one, update), x + update.unsqueeze(-2), rtol=0, atol=0)
+    assert_close(stream_read(x, one), x.squeeze(-2), rtol=0, atol=0)
+
+
+def test_inputs_stay_as_they_were():
+    x, weights, update = normal(2, 3, 4), normal(2, 3), normal(2, 4)
+    before = x.clone()
+    stream_write(x, weights, update)
+    assert_close(x, before, rtol=0, atol=0)
+
+
+def test_strided_inputs_are_no_different():
+    x, weights, update = normal(4, 3, 5).transpose(0, 1), normal(4, 3, seed=1).T, normal(5, 3, seed=2).T
+    assert_close(stream_write(x, weights, update), x + weights.unsqueeze(-1) * update.unsqueeze(-2), **CLOSE)
+
+
+@pytest.mark.parametrize("fewer", [(2, 3), (1, 3), ()])
+def test_gradients(fewer):
+    x, update = normal(2, 3, 4, 5).requires_grad_(), normal(2, 3, 5, seed=1).requires_grad_()
+    weights, matrix = normal(*fewer, 4, seed=2).requires_grad_(), normal(*fewer, 4, 4, seed=3).requires_grad_()
+    assert torch.autograd.gradcheck(stream_read, (x, weights))
+    assert torch.autograd.gradcheck(stream_mix, (x, matrix))
+    assert torch.autograd.gradcheck(stream_read_mix, (x, weights, matrix))
+    assert torch.autograd.gradcheck(stream_write, (x, weights, update))
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda x: stream_read(x, torch.ones(3)), r"weights must have 4 features along its last axis, got shape \(3,\)"),
+    (lambda x: stream_mix(x, torch.ones(3, 3)), r"matrix must be 4 × 4 along its last two axes, got shape \(3, 3\)"),
+    (lambda x: stream_mix(x, torch.ones(5, 4)), r"matrix must be 4 × 4 along its last two axes, got shape \(5, 4\)"),
+    (lambda x: stream_read_mix(x, torch.ones(3), torch.eye(4)), r"weights must have 4 features along its last axis, got shape \(3,\)"),
+    (lambda x: stream_read_mix(x, torch.ones(4), torch.eye(3)), r"matrix must be 4 × 4 along its last two axes, got shape \(3, 3\)"),
+    (lambda x: stream_write(x, torch.ones(1), torch.ones(2, 6)), r"weights must have 4 features .* got shape \(1,\)"),
+    (lambda x: stream_write(x, torch.ones(4), torch.ones(2, 1)), r"update must have 6 features .* got shape \(2, 1\)"),
+])
+def test_what_does_not_fit_is_named(call, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        call(torch.ones(2, 4, 6))

@@ -1,0 +1,97 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from geolab.models import ContinuousModel, Transformer, TransformerConfig
+from geolab.operators import delta_matrix
+from geolab.probes import future_influence
+from geolab.residuals import BenchmarkDelta
+from geolab.residuals.pooling import POOLS, pool
+
+CLOSE = dict(rtol=0, atol=1e-12)
+every_pool = pytest.mark.parametrize("how", POOLS)
+
+
+def some_state(width=8):
+    return torch.randn(2, 5, width, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def residual(how, width=8):
+    torch.manual_seed(3)
+    return BenchmarkDelta(width, pool=how).double()
+
+
+def transformer(how):
+    torch.manual_seed(0)
+    config = TransformerConfig.benchmark(width=16, layers=2, heads=2, max_length=16)
+    return ContinuousModel(Transformer(config, "benchmark-delta", pool=how), 6).double()
+
+
+def vectors():
+    return torch.randn(2, 7, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def two_layers(made, x, rows, head):
+    hidden = x @ made.hidden.down.weight[rows].T + made.hidden.down.bias[rows]
+    return (hidden * (1 + torch.erf(hidden / math.sqrt(2))) / 2) @ head.weight.T + head.bias
+
+
+@every_pool
+def test_forward_is_the_equation_written_out(how):
+    made, x = residual(how), some_state()
+    for p in made.parameters():
+        nn.init.normal_(p)
+    pooled = pool(x, how).expand_as(x)
+    step = made(x, torch.cos)
+    for b in range(2):
+        for t in range(5):
+            k = two_layers(made, pooled[b, t], slice(0, 2), made.direction_head)
+            k = k / k.norm()
+            beta = 2 / (1 + (-two_layers(made, pooled[b, t], slice(2, 4), made.beta_head)).exp())
+            z = x[b, t] - beta * k * (k @ x[b, t])
+            assert_close(step[b, t], z + torch.cos(z), **CLOSE)
+
+
+@every_pool
+def test_starts_next_to_a_projection_not_to_the_identity(how):
+    k, beta = residual(how, width=128).coefficients(some_state(128))
+    assert (beta - 1).abs().max() < 0.03
+    values = torch.linalg.svdvals(delta_matrix(k, beta))
+    assert values[..., -1].max() < 0.03 and values[..., -2].min() > 1 - 1e-12
+
+
+@every_pool
+def test_gradients_reach_every_parameter_at_initialisation(how):
+    model = transformer(how)
+    (model(vectors()) - vectors()).square().sum().backward()
+    for name, p in model.named_parameters():
+        assert p.grad is not None and p.grad.abs().max() > 0, name
+
+
+@every_pool
+def test_the_pool_decides_what_is_read(how):
+    model = transformer(how)
+    assert residual(how).leaks == (how == "sequence") == (future_influence(model, vectors()) > 0)
+
+
+def test_it_never_writes():
+    made, x = residual("token"), some_state()
+    assert (made(x, torch.zeros_like).norm(dim=-1) < x.norm(dim=-1)).all()
+
+
+def test_the_blocks_of_the_published_model_have_as_many_parameters():
+    trunk = Transformer(TransformerConfig.benchmark(width=128, layers=8), "benchmark-delta", pool="sequence")
+    attention_and_mlp, norms, generators = 12 * 128**2, 2 * 128, 2 * (2 * (128 * 32 + 32) + (32 * 128 + 128) + (32 + 1))
+    assert sum(p.numel() for p in trunk.layers.parameters()) == 8 * (attention_and_mlp + norms + generators)
+
+
+@pytest.mark.parametrize("width, options, message", [
+    (8, {"pool": "mean"}, "pool must be one of 'causal', 'token', 'sequence', got 'mean'"),
+    (3, {}, "width must be at least 4, got 3"),
+])
+def test_a_bad_option_is_named(width, options, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        BenchmarkDelta(width, **options)

@@ -1,0 +1,121 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from geolab.models import Transformer, TransformerConfig
+from geolab.probes import effective_rank, future_influence, spectrum
+from geolab.residuals import BenchmarkJPmHC, BenchmarkMHC, JPmHC
+
+WIDTH = 8
+CLOSE = dict(rtol=0, atol=1e-12)
+
+
+def shaken(module, size=0.3, seed=1):
+    """All parameters away from their start, so that no zero hides a wrong term."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(size * torch.randn(p.shape, generator=generator, dtype=p.dtype))
+    return module
+
+
+def vectors(*shape):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def network(residual, layers=2, **options):
+    torch.manual_seed(0)
+    return Transformer(TransformerConfig.benchmark(width=WIDTH, layers=layers, heads=2), residual, **options).double()
+
+
+def numbers(module):
+    return sum(p.numel() for p in module.parameters())
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def mhc_by_hand(residual, x, mix):
+    """One token: the benchmark's forward pass in numpy, without the 1e-8 in its Sinkhorn denominators."""
+    w = {name: p.detach().numpy() for name, p in residual.named_parameters()}
+    normed = w["maps.norm_weight"] * x / np.sqrt(np.mean(x**2) + 1e-6)
+    logits = w["maps.generate.weight"] @ normed
+    read = sigmoid(w["maps.scale"][0] * logits[:4] + w["maps.bias"][:4])
+    write = 2 * sigmoid(w["maps.scale"][1] * logits[4:8] + w["maps.bias"][4:8])
+    m = np.exp((w["maps.scale"][2] * logits[8:] + w["maps.bias"][8:]).reshape(4, 4))
+    for _ in range(20):
+        m = m / m.sum(1, keepdims=True)
+        m = m / m.sum(0, keepdims=True)
+    slices = x.reshape(4, -1)
+    update = mix(torch.from_numpy(np.tile(read @ slices, 4))).detach().numpy().reshape(4, -1)
+    return (m @ slices + write[:, None] * update).reshape(-1)
+
+
+def test_mhc_is_the_equation_written_out():
+    torch.manual_seed(4)
+    mix = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()).double()
+    residual, x = shaken(BenchmarkMHC(WIDTH).double()), vectors(2, 5, WIDTH)
+    step = residual(x, mix)
+    for b, t in np.ndindex(2, 5):
+        assert_close(step[b, t], torch.from_numpy(mhc_by_hand(residual, x[b, t].numpy(), mix)), **CLOSE)
+
+
+def test_mhc_starts_far_from_the_identity():
+    torch.manual_seed(0)
+    read, write, mix = BenchmarkMHC(128).coefficients(torch.randn(2, 5, 128))
+    eye = torch.eye(4).bool().expand_as(mix)
+    assert (mix[eye] - 0.711).abs().max() < 0.01 and (mix[~eye] - 0.096).abs().max() < 0.01
+    assert (spectrum(mix).singular_values[..., 1] - 0.615).abs().max() < 0.01
+    assert (read - 0.5).abs().max() < 0.01 and (write - 1).abs().max() < 0.01
+
+
+def test_mhc_lets_a_sublayer_see_a_quarter_of_the_features_four_times():
+    seen = []
+    x = vectors(1, 64, 32)
+    BenchmarkMHC(32).double()(x, lambda h: seen.append(h) or h)
+    h = seen[0]
+    assert_close(h, h[..., :8].repeat(1, 1, 4), rtol=0, atol=0)
+    assert torch.linalg.matrix_rank(h[0]) == 8 and torch.linalg.matrix_rank(x[0]) == 32
+    assert effective_rank(h)[0] < 0.25 < 0.8 < effective_rank(x)[0]
+
+
+def test_table_5_counts():
+    # the published sizes hold 64 positions, and not the maps from data to features and back
+    mhc = Transformer(TransformerConfig.benchmark(layers=9, max_length=64), "benchmark-mhc")
+    assert numbers(mhc) == 1_838_182                                  # published: 1.838M
+    jpmhc = Transformer(TransformerConfig.benchmark(layers=7, max_length=64), "benchmark-jpmhc")
+    ours, published = (64 + 1) * 128 + 2 * 4 * 128, (64 + 1) * 512    # positions, last norm, ends: D against 4D features
+    assert numbers(jpmhc) - ours + published == 1_770_414             # published: 1.771M
+
+
+def test_jpmhc_is_jpmhc_with_generators_that_start_as_noise():
+    benchmark = BenchmarkJPmHC(128, retraction="exact")
+    assert isinstance(benchmark, JPmHC) and benchmark.retraction == "exact"
+    weight = benchmark.generate.weight
+    assert abs(weight.std().item() / 0.02 - 1) < 0.05 and not benchmark.generate.bias.any()
+    read, write, mix = benchmark.coefficients(torch.randn(2, 5, 4, 128))
+    assert read.std() > 0.01 and write.std() > 0.01 and (mix - torch.eye(4)).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("residual", ["benchmark-mhc", "benchmark-jpmhc"])
+def test_they_are_causal(residual):
+    trunk = network(residual)
+    assert not any(layer.residual.leaks for layer in trunk.layers)
+    assert future_influence(shaken(trunk), vectors(2, 7, WIDTH)) == 0
+
+
+@pytest.mark.parametrize("residual", ["benchmark-mhc", "benchmark-jpmhc"])
+def test_every_parameter_learns(residual):
+    trunk = network(residual)
+    trunk(vectors(2, 5, WIDTH)).cos().sum().backward()
+    largest = max(p.grad.abs().max() for p in trunk.parameters())
+    for name, p in trunk.named_parameters():
+        assert p.grad.abs().max() > 1e-10 * largest, name
+
+
+def test_mhc_needs_four_slices():
+    with pytest.raises(ValueError, match="^width must be divisible by 4, got 10$"):
+        BenchmarkMHC(10)

@@ -1,0 +1,289 @@
+import itertools
+import math
+import pickle
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.testing import assert_close
+
+from geolab.models import ContinuousModel, Transformer, TransformerConfig
+from geolab.operators import delta_matrix
+from geolab.probes import future_influence
+from geolab.residuals import DeltaMatrix
+from geolab.residuals.delta import VALUES
+from geolab.residuals.delta_matrix import COMPRESSORS, EXPANSIONS, ChannelCompressor, causal_convolution, identity_kernel
+
+WIDTH = 8
+CLOSE = dict(rtol=0, atol=1e-12)
+CONTROLS = {"delta": {}, "write-only": {"erase": False}, "overwrite": {"beta_fixed": 1.0},
+            "additive": {"erase": False, "normalize": False, "beta_fixed": 1.0}}
+FORMS = [{"compress": compress, "expand": expand, **options} for compress, expand, options in
+         [*((c, e, {}) for c, e in itertools.product(COMPRESSORS, EXPANSIONS)),
+          *(("token", "repeat", options) for options in CONTROLS.values() if options),
+          ("token", "repeat", {"kernel_init": "published"}), ("channel", "conv", {"map": "v", "gate": "mlp"}),
+          *(("channel", "repeat", {"value": value}) for value in VALUES), ("token", "conv", {"channels": 3, "kernel": 2})]]
+every_form = pytest.mark.parametrize("form", FORMS, ids=["-".join(map(str, form.values())) for form in FORMS])
+every_compressor = pytest.mark.parametrize("compress", COMPRESSORS)
+
+
+def residual(index=0, count=1, **options):
+    torch.manual_seed(3)
+    return DeltaMatrix(WIDTH, index, count, **options).double()
+
+
+def shaken(module):
+    """Every parameter moved off its initial value, so that no two are alike."""
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(torch.randn(p.shape, generator=generator, dtype=p.dtype) / 3)
+    return module
+
+
+def sublayer():
+    torch.manual_seed(4)
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()).double()
+
+
+def vectors(length=6, seed=0, width=WIDTH):
+    return torch.randn(2, length, width, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def some_state(length=6, channels=4, seed=1):
+    return torch.randn(2, length, WIDTH, channels, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def network(width=16, layers=2, **options):
+    torch.manual_seed(0)
+    return ContinuousModel(Transformer(TransformerConfig.ddl(width=width, layers=layers, heads=2), "delta-matrix", **options), 6).double()
+
+
+# ---------------------------------------------------------------- the equation, by hand
+
+def compressed_by_hand(w, prefix, X, t):
+    """x_t (D,) from the states up to t, X (T, D, d_v), in sums of single numbers."""
+    D, channels = X.shape[1:]
+    kernel = w[f"{prefix}.kernel"]
+    x = np.zeros(D)
+    if len(kernel) == D * channels:                                  # over positions
+        taps = kernel.shape[1]
+        for i, j, s in np.ndindex(D, channels, taps):
+            if t - s >= 0:
+                x[i] += w[f"{prefix}.read"][j] * kernel[i * channels + j, taps - 1 - s] * X[t - s, i, j]
+    elif f"{prefix}.read" not in w:                                  # the paper's weights of each feature
+        for i, j in np.ndindex(D, channels):
+            x[i] += kernel[i, j] * X[t, i, j]
+    else:                                                            # the code's kernel over the channels, then the sum
+        left = (channels - 1) // 2
+        for i, out, s in np.ndindex(D, channels, channels):
+            if 0 <= out + s - left < channels:
+                x[i] += w[f"{prefix}.read"][out] * kernel[i, s] * X[t, i, out + s - left]
+    return x
+
+
+def step_by_hand(r, X, x, h):
+    """One token: X + β k (vᵀ − kᵀX), from the parameters and plain formulas, k-Map, linear gate."""
+    w = {name: p.detach().numpy() for name, p in r.named_parameters()}
+    c = x / np.sqrt(np.mean(x**2) + 1e-5)
+    k = h / np.sqrt(h @ h + r.eps**2) if r.normalize else h
+    if r.value == "constant":
+        v = np.full(r.channels, 2.0)
+    else:
+        logit = w["value_head.weight"] @ (c if r.value == "normed-linear" else x) + w["value_head.bias"]
+        v = {"sigmoid": 1 / (1 + np.exp(-logit)), "sigmoid4": 4 / (1 + np.exp(-logit))}.get(r.value, logit)
+    beta = r.beta_fixed if r.beta_fixed is not None else \
+        2 / (1 + math.exp(-(w["beta_head.weight"] @ c + w["beta_head.bias"])[0]))
+    return X + beta * np.outer(k, v - (k @ X if r.erase else 0))
+
+
+@pytest.mark.parametrize("options", [*({"compress": compress} for compress in COMPRESSORS), *CONTROLS.values(),
+                                     *({"value": value} for value in VALUES), {"channels": 2}, {"kernel": 7}], ids=str)
+def test_forward_is_the_equation_written_out(options):
+    r, mix = shaken(residual(**options)), sublayer()
+    X = some_state(channels=r.channels)
+    w = {name: p.detach().numpy() for name, p in r.named_parameters()}
+    step, out = r(X, mix), r.reduce(X)
+    for b, t in np.ndindex(2, 6):
+        x = compressed_by_hand(w, "compressor", X[b].numpy(), t)
+        h = mix(torch.from_numpy(x)).detach().numpy()
+        assert_close(step[b, t], torch.from_numpy(step_by_hand(r, X[b, t].numpy(), x, h)), **CLOSE)
+        assert_close(out[b, t], torch.from_numpy(compressed_by_hand(w, "readout", X[b].numpy(), t)), **CLOSE)
+
+
+def test_the_v_map_writes_what_the_sublayer_gives_along_a_direction_from_the_input():
+    r, mix, x = shaken(residual(map="v", value="linear", eps=0.0)), sublayer(), vectors()
+    k, v, beta = r.coefficients(x, mix)
+    assert_close(v, mix(x) @ r.value_head.weight.T + r.value_head.bias, **CLOSE)
+    context = F.rms_norm(x, (WIDTH,), eps=1e-5)
+    assert_close(k, F.normalize(r.direction_head(context), dim=-1), **CLOSE)
+    assert_close(beta, 2 * torch.sigmoid(r.beta_head(context)).squeeze(-1), **CLOSE)
+
+
+def test_forward_is_the_operator_on_every_channel():
+    r, mix, X = shaken(residual(eps=0.0)), sublayer(), some_state()
+    k, v, beta = r.coefficients(r.compressor(X), mix)
+    written = beta[..., None, None] * k.unsqueeze(-1) * v.unsqueeze(-2)
+    assert_close(r(X, mix), delta_matrix(k, beta) @ X + written, **CLOSE)
+
+
+def test_write_only_is_the_delta_rule_without_what_it_erases():
+    r, w, mix, X = shaken(residual()), shaken(residual(erase=False)), sublayer(), some_state()
+    k, _, beta = r.coefficients(r.compressor(X), mix)
+    erased = beta[..., None, None] * k.unsqueeze(-1) * (k.unsqueeze(-2) @ X)
+    assert_close(w(X, mix) - erased, r(X, mix), **CLOSE)
+    assert erased.abs().max() > 1e-2
+
+
+def test_the_additive_control_adds_what_the_sublayer_gives_times_v():
+    r, mix, X = shaken(residual(**CONTROLS["additive"], value="constant")), sublayer(), some_state()
+    assert_close(r(X, mix), X + 2 * mix(r.compressor(X)).unsqueeze(-1), **CLOSE)
+    assert_close(r(X, lambda x: 3 * mix(x)) - X, 3 * (r(X, mix) - X), **CLOSE)  # no normalisation
+
+
+# ---------------------------------------------------------------- convolutions
+
+@given(seed=st.integers(0, 2**31), length=st.integers(1, 9), taps=st.integers(1, 5), outputs=st.integers(1, 3))
+def test_causal_convolution_is_its_sum_at_every_length(seed, length, taps, outputs):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(2, length, 3, dtype=torch.float64, generator=generator)
+    kernel = torch.randn(3 * outputs, taps, dtype=torch.float64, generator=generator)
+    expected = torch.zeros(2, length, 3 * outputs, dtype=torch.float64)
+    for t, c, s in np.ndindex(length, 3 * outputs, taps):
+        if t - s >= 0:
+            expected[:, t, c] += kernel[c, taps - 1 - s] * x[:, t - s, c // outputs]
+    assert_close(causal_convolution(x, kernel), expected, **CLOSE)
+
+
+def test_the_identity_kernel_changes_nothing():
+    assert_close(causal_convolution(vectors(), identity_kernel(WIDTH, 4).double()), vectors(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("expand", EXPANSIONS)
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_a_sequence_may_be_shorter_than_the_convolution(expand, length):
+    # what comes before the first position counts as zeros, so the first positions of a longer sequence are the same
+    model, x = network(expand=expand), vectors(length=8, width=6)
+    shaken(model)
+    assert_close(model(x[:, :length]), model(x)[:, :length], **CLOSE)
+
+
+def test_the_two_forms_of_the_channel_compressor_are_one_family():
+    # c = kernel · P, with P invertible at the initial weights of the sum: each c has exactly one kernel
+    torch.manual_seed(0)
+    plain = ChannelCompressor(WIDTH, 4, convolve=False, init="published").double()
+    convolved = ChannelCompressor(WIDTH, 4, convolve=True, init="identity").double()
+    with torch.no_grad():
+        convolved.kernel.copy_(torch.eye(4).repeat(2, 1))
+        placed = convolved.weights()[:4].clone()
+        convolved.kernel.copy_(plain.kernel @ torch.linalg.inv(placed))
+    assert_close(convolved(some_state()), plain(some_state()), **CLOSE)
+
+
+# ---------------------------------------------------------------- step 0
+
+@every_compressor
+@pytest.mark.parametrize("expand", EXPANSIONS)
+@pytest.mark.parametrize("channels", [2, 4, 5])
+def test_with_identity_kernels_the_first_sublayer_reads_the_input_itself(compress, expand, channels):
+    r = residual(compress=compress, expand=expand, channels=channels)
+    state = r.expand(vectors())
+    assert_close(state, vectors().unsqueeze(-1).repeat(1, 1, 1, channels), rtol=0, atol=0)
+    assert_close(r.compressor(state), vectors(), rtol=1e-7, atol=1e-12)  # 1/d_v starts in float32
+    assert_close(r.reduce(state), vectors(), rtol=1e-7, atol=1e-12)
+
+
+def test_with_published_kernels_the_first_sublayer_reads_almost_nothing():
+    # K d_v terms of standard deviation 0.5/√D · σ/d_v each: at K = d_v = 4 the rms of x is 0.5 σ/√D = 3.6e-4
+    torch.manual_seed(0)
+    width, std = 768, 0.02
+    r = DeltaMatrix(width, kernel_init="published")
+    x = r.compressor(r.expand(std * torch.randn(4, 64, width)))[:, 3:]
+    rms = x.square().mean().sqrt().item()
+    assert rms == pytest.approx(std * 0.5 / math.sqrt(width), rel=0.05)
+    normed = nn.RMSNorm(width, eps=1e-5)(x).square().mean().sqrt().item()
+    assert normed == pytest.approx(0.11, abs=0.01)
+    assert F.rms_norm(DeltaMatrix(width).compressor(r.expand(std * torch.randn(4, 64, width))), (width,), eps=1e-5) \
+        .square().mean().sqrt() > 0.98
+
+
+def test_the_first_write_outweighs_the_embedding():
+    # β ≈ 1 and v ≈ 2: each channel gains a vector of norm 2 where the embedding has norm 0.02 √D
+    torch.manual_seed(0)
+    width = 768
+    r, mix = DeltaMatrix(width), nn.Linear(width, width)
+    state = r.expand(0.02 * torch.randn(2, 16, width))
+    written = (r(state, mix) - state).norm(dim=-2)
+    assert state.norm(dim=-2).mean().item() == pytest.approx(0.02 * math.sqrt(width), rel=0.05)
+    assert written.mean().item() == pytest.approx(2, rel=0.15)
+
+
+def test_entry_and_exit_parameters_are_in_the_first_and_last_instance_alone():
+    names = [{name for name, _ in residual(index, 3, expand="conv").named_parameters()} for index in range(3)]
+    assert [("expander" in n, "readout.kernel" in n) for n in names] == [(True, False), (False, False), (False, True)]
+
+
+# ---------------------------------------------------------------- training, causality, state
+
+@every_form
+def test_gradients_reach_every_parameter_at_initialisation(form):
+    model = network(**form)
+    model(vectors(width=6)).square().sum().backward()
+    for name, p in model.named_parameters():
+        assert p.grad is not None and p.grad.abs().max() > 0, name
+
+
+@every_form
+def test_it_is_causal(form):
+    model = network(**form)
+    assert future_influence(model, vectors(width=6)) == 0
+    assert future_influence(shaken(model), vectors(width=6)) == 0
+
+
+@every_form
+def test_gradients_are_right(form):
+    r, mix = shaken(residual(**form)), sublayer()
+    X = some_state(length=3, channels=r.channels)[:1].requires_grad_()
+    assert torch.autograd.gradcheck(lambda X: r.reduce(r(X, mix)), X)
+
+
+@every_form
+def test_a_batch_leaves_nothing_behind(form):
+    model = network(**form)
+    before = pickle.dumps(model)
+    model(vectors(width=6))
+    assert pickle.dumps(model) == before and not list(model.buffers())
+
+
+@every_compressor
+def test_published_kernels_have_the_published_spread(compress):
+    torch.manual_seed(0)
+    kernel = DeltaMatrix(2048, compress=compress, kernel_init="published").compressor.kernel
+    assert kernel.std().item() == pytest.approx(0.5 / math.sqrt(2048), rel=4 / math.sqrt(2 * kernel.numel()))
+
+
+# ---------------------------------------------------------------- errors
+
+@pytest.mark.parametrize("options, message", [
+    ({"channels": 1}, "channels must be at least 2, got 1: a state of one channel is the residual 'delta'"),
+    ({"channels": 0}, "channels must be at least 2, got 0: a state of one channel is the residual 'delta'"),
+    ({"kernel": 0}, "kernel must be at least 1, got 0"),
+    ({"compress": "mean"}, "compress must be one of 'token', 'channel', 'channel-conv', got 'mean'"),
+    ({"expand": "linear"}, "expand must be one of 'repeat', 'conv', got 'linear'"),
+    ({"kernel_init": "random"}, "kernel_init must be one of 'identity', 'published', got 'random'"),
+    ({"normalize": False}, "normalize=False needs erase=False: I − β h hᵀ has no bound for an h of any length"),
+    ({"value": "tanh"}, "value must be one of .*, got 'tanh'"),
+    ({"beta_init": 2.0}, "beta_init must lie strictly between 0 and 2, got 2.0"),
+])
+def test_a_bad_option_is_named(options, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        DeltaMatrix(WIDTH, **options)
+
+
+def test_an_unknown_option_is_refused():
+    with pytest.raises(TypeError, match="gamma"):
+        DeltaMatrix(WIDTH, gamma=1)

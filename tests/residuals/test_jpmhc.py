@@ -1,0 +1,173 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from geolab.models import Transformer, TransformerConfig
+from geolab.probes import future_influence, states
+from geolab.residuals import JPmHC
+
+WIDTH, STREAMS = 8, 4
+CLOSE = dict(rtol=0, atol=1e-12)
+ENTRY = dict(rtol=0, atol=1e-5)  # the entry's mean is 1 to float32 rounding
+every_retraction = pytest.mark.parametrize("retraction", ["iterated", "exact"])
+every_end = pytest.mark.parametrize("ends", ["scaled", "copied"])
+
+
+def shaken(module, size=0.3, seed=1):
+    """All parameters away from their start, so that no zero hides a wrong term."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(size * torch.randn(p.shape, generator=generator, dtype=p.dtype))
+    return module
+
+
+def sublayer():
+    torch.manual_seed(4)
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()).double()
+
+
+def vectors(*shape):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def networks(residual="jpmhc", layers=2, **options):
+    """A Transformer with the residual and a plain one with the same sublayers."""
+    config = TransformerConfig.ddl(width=WIDTH, layers=layers, heads=2)
+    torch.manual_seed(0)
+    network, plain = Transformer(config, residual, **options).double(), Transformer(config).double()
+    plain.load_state_dict(network.state_dict(), strict=False)
+    return network, plain
+
+
+def train(network, steps, lr=1.0):
+    for _ in range(steps):
+        network.zero_grad()
+        network(vectors(2, 5, WIDTH)).cos().sum().backward()
+        torch.optim.SGD(network.parameters(), lr=lr).step()
+
+
+def softmax(x, axis):
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def by_hand(residual, x, mix):
+    """One token, n streams: the paper's equations in numpy; the exact retraction by a solve."""
+    n, w = len(x), {name: p.detach().numpy() for name, p in residual.named_parameters()}
+    flat = x.reshape(-1)
+    normed = w["norm.weight"] * (flat - flat.mean()) / np.sqrt(flat.var() + 1e-5) + w["norm.bias"]
+    read, write, res = (w["generate.weight"] @ normed + w["generate.bias"]).reshape(3, n, n)
+    skew, eye, alpha = res - res.T, np.eye(n), residual.alpha
+    if residual.retraction == "exact":
+        y = np.linalg.solve(eye - alpha / 2 * skew, eye + alpha / 2 * skew)
+    else:
+        y = eye + alpha * skew
+        for _ in range(residual.steps):
+            y = eye + alpha / 2 * skew @ (eye + y)
+    h_pre, h_post = softmax(read / residual.temperature, 1), softmax(write / residual.temperature, 0)
+    h = mix(torch.from_numpy((h_pre @ x).mean(0))).detach().numpy()
+    return y @ x + w["scale"] * np.outer(h_post.sum(1), h)
+
+
+@pytest.mark.parametrize("options", [{}, {"streams": 3, "steps": 4, "alpha": 0.5, "temperature": 2.0},
+                                     {"retraction": "exact"}, {"retraction": "exact", "alpha": 3.0}])
+def test_forward_is_the_equation_written_out(options):
+    residual = shaken(JPmHC(WIDTH, 2, 6, **options).double())
+    mix, x = sublayer(), vectors(2, 5, residual.streams, WIDTH)
+    step = residual(x, mix)
+    for b, t in np.ndindex(2, 5):
+        assert_close(step[b, t], torch.from_numpy(by_hand(residual, x[b, t].numpy(), mix)), rtol=1e-12, atol=1e-12)
+
+
+@every_retraction
+@every_end
+def test_step_zero_is_the_plain_network(ends, retraction):
+    network, plain = networks(ends=ends, retraction=retraction)
+    x = vectors(2, 5, WIDTH)
+    for wide, single in zip(states(network, network.layers, x), states(plain, plain.layers, x), strict=True):
+        assert_close(wide.mean(-2), single, **ENTRY)
+    assert_close(network(x), plain(x), **ENTRY)
+
+
+@every_retraction
+def test_coefficients_at_step_zero(retraction):
+    read, write, mix = JPmHC(WIDTH, retraction=retraction).coefficients(torch.randn(2, 3, STREAMS, WIDTH))
+    assert_close(read, torch.full((2, 3, STREAMS), 1 / STREAMS), rtol=0, atol=0)
+    assert_close(write, torch.ones(2, 3, STREAMS), rtol=0, atol=0)
+    assert_close(mix, torch.eye(STREAMS).expand(2, 3, -1, -1), rtol=0, atol=0)
+
+
+def test_reads_and_writes_keep_their_sums():
+    residual = shaken(JPmHC(WIDTH).double(), size=2.0)
+    read, write, _ = residual.coefficients(vectors(2, 5, STREAMS, WIDTH))
+    assert_close(read.sum(-1), torch.ones(2, 5, dtype=torch.float64), **CLOSE)
+    assert_close(write.sum(-1), STREAMS * residual.scale.expand(2, 5), **CLOSE)
+    assert read.std(-1).min() > 1e-3 and write.std(-1).min() > 1e-3
+
+
+@pytest.mark.parametrize("size", [0.1, 1.0, 10.0, 1e4])
+def test_the_exact_retraction_is_orthogonal_at_any_size_and_the_iterated_at_small_ones(size):
+    defects = {}
+    for retraction in ("exact", "iterated"):
+        mix = shaken(JPmHC(WIDTH, retraction=retraction).double(), size).coefficients(vectors(2, 5, STREAMS, WIDTH)).mix
+        defects[retraction] = (mix.mT @ mix - torch.eye(STREAMS).double()).abs().max()
+    assert defects["exact"] < 1e-10
+    assert (defects["iterated"] < 1e-3) == (size < 1)
+
+
+def test_the_exact_retraction_is_the_limit_of_the_iterated():
+    x = vectors(2, 5, STREAMS, WIDTH)
+    exact, iterated = (shaken(JPmHC(WIDTH, **options).double()).coefficients(x).mix
+                       for options in ({"retraction": "exact"}, {"steps": 100}))
+    assert (exact - torch.eye(STREAMS).double()).abs().max() > 0.1
+    assert_close(iterated, exact, **CLOSE)
+
+
+@every_retraction
+def test_copied_ends_leave_every_generator_dead_and_scaled_ends_do_not(retraction):
+    # copies, read and written alike, have one common gradient: W = H − Hᵀ gets none, nor do weights whose sum is fixed
+    dead, alive = (networks(ends=ends, retraction=retraction)[0] for ends in ("copied", "scaled"))
+    for network in (dead, alive):
+        train(network, steps=3)
+    last = states(dead, dead.layers, vectors(2, 5, WIDTH))[-1]
+    assert (last - last.mean(-2, keepdim=True)).abs().max() < 1e-12
+    for layer in dead.layers:
+        assert layer.residual.generate.weight.abs().max() < 1e-12
+        assert (layer.residual.scale - 1).abs() > 1e-6  # the plain residual learns on beside them
+    for layer in alive.layers:
+        for part in layer.residual.generate.weight.chunk(3):  # of a, b and Y
+            assert part.abs().max() > 1e-6
+
+
+def test_only_the_first_and_the_last_residual_have_ends():
+    network, _ = networks()
+    ends = [[name for name, _ in layer.residual.named_parameters() if name in ("entry", "exit")] for layer in network.layers]
+    assert ends == [["entry"], [], [], ["exit"]]
+    alone = JPmHC(WIDTH).double()
+    x = vectors(2, 5, WIDTH)
+    assert_close(alone.expand(x), torch.stack([x * e for e in alone.entry], dim=-2), **CLOSE)
+    state = vectors(2, 5, STREAMS, WIDTH)
+    with torch.no_grad():
+        alone.exit.normal_()
+    assert_close(alone.reduce(state), sum(state[..., i, :] * alone.exit[i] for i in range(STREAMS)), **CLOSE)
+
+
+@every_retraction
+def test_it_stays_causal_when_trained(retraction):
+    assert future_influence(shaken(networks(retraction=retraction)[0]), vectors(2, 7, WIDTH)) == 0
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"streams": 1}, "streams must be at least 2, got 1"),
+    ({"retraction": "cayley"}, "retraction must be one of 'iterated', 'exact', got 'cayley'"),
+    ({"ends": "linear"}, "ends must be one of 'scaled', 'copied', got 'linear'"),
+    ({"retraction": "exact", "streams": 3}, "retraction='exact' is a closed form for 4 streams, got streams = 3; .*"),
+    ({"steps": 0}, "steps must be at least 1, got 0"),
+    ({"temperature": 0.0}, "temperature must be positive, got 0.0"),
+])
+def test_a_wrong_configuration_is_refused(options, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        JPmHC(WIDTH, **options)

@@ -1,0 +1,179 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from geolab.models import Transformer, TransformerConfig
+from geolab.probes import future_influence, spectrum, states
+from geolab.residuals import MHC
+
+WIDTH, STREAMS = 8, 4
+CLOSE = dict(rtol=0, atol=1e-12)
+BIASES = dict(rtol=0, atol=1e-6)  # the initial biases are float32 numbers
+every_order = pytest.mark.parametrize("order", ["column-row", "row-column"])
+every_readout = pytest.mark.parametrize("readout", ["mean", "learned"])
+
+
+def shaken(module, size=0.3, seed=1):
+    """All parameters away from their start, so that no zero hides a wrong term."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(size * torch.randn(p.shape, generator=generator, dtype=p.dtype))
+    return module
+
+
+def sublayer():
+    torch.manual_seed(4)
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()).double()
+
+
+def vectors(*shape):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def networks(residual="mhc", layers=2, **options):
+    """A Transformer with the residual and a plain one with the same sublayers."""
+    config = TransformerConfig.ddl(width=WIDTH, layers=layers, heads=2)
+    torch.manual_seed(0)
+    network, plain = Transformer(config, residual, **options).double(), Transformer(config).double()
+    plain.load_state_dict(network.state_dict(), strict=False)
+    return network, plain
+
+
+def train(network, steps, lr=1.0):
+    for _ in range(steps):
+        network.zero_grad()
+        network(vectors(2, 5, WIDTH)).cos().sum().backward()
+        torch.optim.SGD(network.parameters(), lr=lr).step()
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def by_hand(residual, x, mix):
+    """One token, n streams: the paper's equations in numpy."""
+    n, w = len(x), {name: p.detach().numpy() for name, p in residual.named_parameters()}
+    flat = x.reshape(-1)
+    numbers = w["maps.generate.weight"] @ (flat / np.sqrt(np.mean(flat**2) + 1e-20))
+    scale, bias = w["maps.scale"], w["maps.bias"]
+    read = sigmoid(scale[0] * numbers[:n] + bias[:n])
+    write = 2 * sigmoid(scale[1] * numbers[n:2 * n] + bias[n:2 * n])
+    m = np.exp((scale[2] * numbers[2 * n:] + bias[2 * n:]).reshape(n, n))
+    for _ in range(residual.maps.iterations):
+        for axis in (0, 1) if residual.maps.order == "column-row" else (1, 0):
+            m = m / m.sum(axis, keepdims=True)
+    return m @ x + np.outer(write, mix(torch.from_numpy(read @ x)).detach().numpy())
+
+
+@every_order
+@pytest.mark.parametrize("streams, iterations", [(4, 20), (3, 2)])
+def test_forward_is_the_equation_written_out(streams, iterations, order):
+    residual = shaken(MHC(WIDTH, 2, 6, streams=streams, iterations=iterations, order=order, diagonal=1.0).double())
+    mix, x = sublayer(), vectors(2, 5, streams, WIDTH)
+    step = residual(x, mix)
+    for b, t in np.ndindex(2, 5):
+        assert_close(step[b, t], torch.from_numpy(by_hand(residual, x[b, t].numpy(), mix)), **CLOSE)
+
+
+@every_readout
+@pytest.mark.parametrize("streams", [2, 4])
+def test_step_zero_is_the_plain_network(readout, streams):
+    network, plain = networks(streams=streams, readout=readout)
+    x = vectors(2, 5, WIDTH)
+    for wide, single in zip(states(network, network.layers, x), states(plain, plain.layers, x), strict=True):
+        assert_close(wide, single.unsqueeze(-2).expand_as(wide), **BIASES)
+    assert_close(network(x), plain(x), rtol=0, atol=1e-5)  # the last norm divides by a number below 1
+
+
+@pytest.mark.parametrize("index", range(5))
+def test_coefficients_at_step_zero(index):
+    read, write, mix = MHC(WIDTH, index, 6).double().coefficients(vectors(1, 3, STREAMS, WIDTH))
+    assert_close(read.sum(-1), torch.ones(1, 3, dtype=torch.float64), **BIASES)
+    assert (read.argmax(-1) == index % STREAMS).all()
+    assert_close(write, torch.ones_like(write), rtol=0, atol=0)
+    assert_close(mix.diagonal(dim1=-2, dim2=-1), torch.full_like(read, 1 / (1 + 3 * np.exp(-8))), **CLOSE)
+
+
+@every_order
+def test_the_mix_is_doubly_stochastic_and_expands_nothing(order):
+    residual = shaken(MHC(WIDTH, 1, 3, order=order).double(), size=1.0)
+    mix = residual.coefficients(vectors(2, 5, STREAMS, WIDTH)).mix
+    exact, other = (mix.sum(-1), mix.sum(-2)) if order == "column-row" else (mix.sum(-2), mix.sum(-1))
+    assert mix.min() > 0
+    assert_close(exact, torch.ones_like(exact), **CLOSE)
+    assert_close(other, torch.ones_like(other), rtol=0, atol=1e-2)  # 20 iterations, not infinitely many
+    assert spectrum(mix).singular_values.max() < 1 + 1e-2
+
+
+def test_what_differs_between_streams_shrinks():
+    # a product of doubly stochastic matrices keeps the mean and contracts the rest by σ₂ each
+    mix = shaken(MHC(WIDTH, 1, 3, diagonal=1.0).double()).coefficients(vectors(1, 60, STREAMS, WIDTH)).mix[0]
+    product = torch.linalg.multi_dot(list(mix))
+    assert spectrum(mix).singular_values[:, 1].max() < 0.9
+    assert_close(product, torch.full_like(product, 1 / STREAMS), rtol=0, atol=1e-3)
+
+
+def test_the_first_mix_acts_on_copies_and_cannot_learn():
+    network, _ = networks()
+    train(network, steps=3)
+    gradients = [layer.residual.maps.generate.weight.grad[2 * STREAMS:].norm() for layer in network.layers]
+    reads = [layer.residual.maps.generate.weight.grad[:STREAMS].norm() for layer in network.layers]
+    assert gradients[0] < 1e-12 * reads[0]
+    assert all(g > 1e-6 * r for g, r in zip(gradients[1:-1], reads[1:-1], strict=True))
+
+
+def test_equal_reads_leave_the_streams_copies():
+    # the symmetric start: nothing tells the streams apart, in the forward pass or in a gradient
+    def spread(network):
+        last = states(network, network.layers, vectors(2, 5, WIDTH))[-1]
+        return (last - last.mean(-2, keepdim=True)).norm() / last.norm()
+
+    symmetric, ours = networks()[0], networks()[0]
+    with torch.no_grad():
+        for layer in symmetric.layers:
+            layer.residual.maps.bias[:STREAMS] = torch.full((STREAMS,), 1 / STREAMS).logit()
+    for network in (symmetric, ours):
+        train(network, steps=10, lr=0.1)
+    assert spread(symmetric) < 1e-12 < 1e-3 < spread(ours)
+
+
+def test_the_learned_readout_is_in_the_last_residual_alone_and_is_the_equation():
+    network, _ = networks(readout="learned")
+    assert [hasattr(layer.residual, "head") for layer in network.layers] == [False, False, False, True]
+    residual, x = shaken(network.layers[-1].residual), vectors(2, 5, STREAMS, WIDTH)
+    w = {name: p.detach().numpy() for name, p in residual.named_parameters()}
+    for b, t in np.ndindex(2, 5):
+        flat = x[b, t].numpy().reshape(-1)
+        weights = sigmoid(w["head_scale"] * (w["head.weight"] @ (flat / np.sqrt(np.mean(flat**2)))) + w["head_bias"])
+        assert_close(residual.reduce(x)[b, t], torch.from_numpy(weights @ x[b, t].numpy()), **CLOSE)
+
+
+@every_readout
+def test_every_parameter_learns_and_it_stays_causal(readout):
+    network, _ = networks(readout=readout)
+    assert future_influence(shaken(network), vectors(2, 7, WIDTH)) == 0
+    train(network, steps=1, lr=0.0)
+    largest = max(p.grad.abs().max() for p in network.parameters())
+    for name, p in network.named_parameters():
+        assert p.grad.abs().max() > 1e-8 * largest, name
+
+
+def test_a_state_of_zeros_is_no_trouble():
+    residual = MHC(WIDTH).double()
+    state = torch.zeros(1, 2, STREAMS, WIDTH, dtype=torch.float64, requires_grad=True)
+    residual(state, torch.tanh).sum().backward()
+    assert state.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"streams": 1}, "streams must be at least 2, got 1"),
+    ({"order": "rows"}, "order must be one of 'column-row', 'row-column', got 'rows'"),
+    ({"iterations": 0}, "iterations must be at least 1, got 0"),
+    ({"readout": "sum"}, "readout must be one of 'mean', 'learned', got 'sum'"),
+])
+def test_a_wrong_configuration_is_refused(options, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        MHC(WIDTH, **options)

@@ -1,0 +1,70 @@
+import pytest
+import torch
+from torch.testing import assert_close
+
+from geolab.probes import future_influence, influence
+from geolab.residuals.pooling import Generator, pool
+
+CLOSE = dict(rtol=0, atol=1e-13)
+
+
+def vectors(T=7, D=6):
+    return torch.randn(2, T, D, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def test_causal_is_the_mean_so_far():
+    x = vectors()
+    for t in range(7):
+        assert_close(pool(x, "causal")[:, t], x[:, :t + 1].mean(1), **CLOSE)
+
+
+def test_token_is_x_and_sequence_one_mean_for_all():
+    x = vectors()
+    assert pool(x, "token") is x
+    assert_close(pool(x, "sequence"), x.mean(1)[:, None], **CLOSE)
+
+
+def test_the_last_causal_mean_is_the_sequences():
+    x = vectors()
+    assert_close(pool(x, "causal")[:, -1:], pool(x, "sequence"), **CLOSE)
+
+
+def test_half_precision_adds_up_in_float():
+    x = torch.full((1, 3000, 1), 1.0, dtype=torch.bfloat16)
+    assert pool(x, "causal").dtype == torch.bfloat16
+    assert (pool(x, "causal") == 1).all()  # a sum in bfloat16 stands still at 256
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize("how", ["causal", "token", "sequence"])
+def test_generator_is_linear_gelu_linear_of_what_is_pooled(how, normalise):
+    torch.manual_seed(0)
+    generator, x = Generator(6, 5, 3, how, normalise).double(), vectors()
+    pooled = pool(x, how)
+    if normalise:
+        centred = pooled - pooled.mean(-1, keepdim=True)
+        pooled = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+    hidden = pooled @ generator[0].down.weight.T + generator[0].down.bias
+    hidden = hidden * (1 + torch.erf(hidden / 2**0.5)) / 2
+    assert_close(generator(x), hidden @ generator[1].weight.T + generator[1].bias, **CLOSE)
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_what_a_generator_reads(normalise):
+    generators = {how: Generator(6, 5, 3, how, normalise).double() for how in ("causal", "token", "sequence")}
+    x, past = vectors(), torch.ones(7, 7).tril() > 0
+    for how in ("causal", "token"):
+        assert future_influence(generators[how], x) == 0
+    assert influence(generators["causal"], x)[past].min() > 0
+    assert influence(generators["token"], x)[~torch.eye(7, dtype=bool)].max() == 0
+    spread = lambda x: generators["sequence"](x).expand(-1, 7, -1)
+    assert influence(spread, x).min() > 0
+
+
+@pytest.mark.parametrize("how", ["mean", "", "Causal"])
+def test_an_unknown_pool_is_refused(how):
+    message = f"^pool must be one of 'causal', 'token', 'sequence', got {how!r}$"
+    with pytest.raises(ValueError, match=message):
+        pool(vectors(), how)
+    with pytest.raises(ValueError, match=message):
+        Generator(6, 5, 3, how)
