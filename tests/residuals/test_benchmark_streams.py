@@ -7,22 +7,7 @@ from torch.testing import assert_close
 from geolab.models import Transformer, TransformerConfig
 from geolab.probes import effective_rank, future_influence, spectrum
 from geolab.residuals import BenchmarkJPmHC, BenchmarkMHC, JPmHC
-
-WIDTH = 8
-CLOSE = dict(rtol=0, atol=1e-12)
-
-
-def shaken(module, size=0.3, seed=1):
-    """All parameters away from their start, so that no zero hides a wrong term."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for p in module.parameters():
-            p.add_(size * torch.randn(p.shape, generator=generator, dtype=p.dtype))
-    return module
-
-
-def vectors(*shape):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+from shared import CLOSE, WIDTH, shaken, vectors
 
 
 def network(residual, layers=2, **options):

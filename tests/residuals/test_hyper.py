@@ -3,44 +3,14 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import nn
 from torch.testing import assert_close
 
-from geolab.models import Transformer, TransformerConfig
 from geolab.probes import future_influence, states
 from geolab.residuals import HyperConnections
+from shared import CLOSE, STREAMS, WIDTH, networks, shaken, sublayer, vectors
 
-WIDTH, STREAMS = 8, 4
-CLOSE = dict(rtol=0, atol=1e-12)
 FORMS = [dict(dynamic=False), dict(tanh=True), dict(tanh=False)]
 every_form = pytest.mark.parametrize("options", FORMS, ids=["static", "dynamic", "dynamic without tanh"])
-
-
-def shaken(module, seed=1):
-    """All parameters away from their start, so that no zero hides a wrong term."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for p in module.parameters():
-            p.add_(0.3 * torch.randn(p.shape, generator=generator, dtype=p.dtype))
-    return module
-
-
-def sublayer():
-    torch.manual_seed(4)
-    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()).double()
-
-
-def vectors(*shape):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-
-
-def networks(residual="hyper", layers=2, **options):
-    """A Transformer with the residual and a plain one with the same sublayers."""
-    config = TransformerConfig.ddl(width=WIDTH, layers=layers, heads=2)
-    torch.manual_seed(0)
-    network, plain = Transformer(config, residual, **options).double(), Transformer(config).double()
-    plain.load_state_dict(network.state_dict(), strict=False)
-    return network, plain
 
 
 def by_hand(residual, x, mix):
@@ -70,7 +40,7 @@ def test_forward_is_the_equation_written_out(options):
 @every_form
 @pytest.mark.parametrize("streams", [1, 2, 3, 4])
 def test_step_zero_is_the_plain_network(options, streams):
-    network, plain = networks(streams=streams, **options)
+    network, plain = networks("hyper", streams=streams, **options)
     x = vectors(2, 5, WIDTH)
     for wide, single in zip(states(network, network.layers, x), states(plain, plain.layers, x), strict=True):
         assert_close(wide, single.unsqueeze(-2).expand_as(wide), **CLOSE)
@@ -114,7 +84,7 @@ def test_each_stream_generates_its_own_row():
 
 def test_the_scale_learns_from_the_second_step_on():
     # the generator starts at zero (paper): first it learns alone, then its scale does
-    network, _ = networks()
+    network, _ = networks("hyper")
     for reached in (False, True):
         network.zero_grad()
         network(vectors(2, 5, WIDTH)).cos().sum().backward()
@@ -127,7 +97,7 @@ def test_the_scale_learns_from_the_second_step_on():
 
 @every_form
 def test_it_stays_causal_when_trained(options):
-    network, _ = networks(**options)
+    network, _ = networks("hyper", **options)
     assert future_influence(shaken(network), vectors(2, 7, WIDTH)) == 0
 
 

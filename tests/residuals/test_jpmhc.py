@@ -1,52 +1,15 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
 from torch.testing import assert_close
 
-from geolab.models import Transformer, TransformerConfig
 from geolab.probes import future_influence, states
 from geolab.residuals import JPmHC
+from shared import CLOSE, STREAMS, WIDTH, networks, shaken, sublayer, train, vectors
 
-WIDTH, STREAMS = 8, 4
-CLOSE = dict(rtol=0, atol=1e-12)
 ENTRY = dict(rtol=0, atol=1e-5)  # the entry's mean is 1 to float32 rounding
 every_retraction = pytest.mark.parametrize("retraction", ["iterated", "exact"])
 every_end = pytest.mark.parametrize("ends", ["scaled", "copied"])
-
-
-def shaken(module, size=0.3, seed=1):
-    """All parameters away from their start, so that no zero hides a wrong term."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for p in module.parameters():
-            p.add_(size * torch.randn(p.shape, generator=generator, dtype=p.dtype))
-    return module
-
-
-def sublayer():
-    torch.manual_seed(4)
-    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()).double()
-
-
-def vectors(*shape):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-
-
-def networks(residual="jpmhc", layers=2, **options):
-    """A Transformer with the residual and a plain one with the same sublayers."""
-    config = TransformerConfig.ddl(width=WIDTH, layers=layers, heads=2)
-    torch.manual_seed(0)
-    network, plain = Transformer(config, residual, **options).double(), Transformer(config).double()
-    plain.load_state_dict(network.state_dict(), strict=False)
-    return network, plain
-
-
-def train(network, steps, lr=1.0):
-    for _ in range(steps):
-        network.zero_grad()
-        network(vectors(2, 5, WIDTH)).cos().sum().backward()
-        torch.optim.SGD(network.parameters(), lr=lr).step()
 
 
 def softmax(x, axis):
@@ -85,7 +48,7 @@ def test_forward_is_the_equation_written_out(options):
 @every_retraction
 @every_end
 def test_step_zero_is_the_plain_network(ends, retraction):
-    network, plain = networks(ends=ends, retraction=retraction)
+    network, plain = networks("jpmhc", ends=ends, retraction=retraction)
     x = vectors(2, 5, WIDTH)
     for wide, single in zip(states(network, network.layers, x), states(plain, plain.layers, x), strict=True):
         assert_close(wide.mean(-2), single, **ENTRY)
@@ -129,7 +92,7 @@ def test_the_exact_retraction_is_the_limit_of_the_iterated():
 @every_retraction
 def test_copied_ends_leave_every_generator_dead_and_scaled_ends_do_not(retraction):
     # copies, read and written alike, have one common gradient: W = H − Hᵀ gets none, nor do weights whose sum is fixed
-    dead, alive = (networks(ends=ends, retraction=retraction)[0] for ends in ("copied", "scaled"))
+    dead, alive = (networks("jpmhc", ends=ends, retraction=retraction)[0] for ends in ("copied", "scaled"))
     for network in (dead, alive):
         train(network, steps=3)
     last = states(dead, dead.layers, vectors(2, 5, WIDTH))[-1]
@@ -143,7 +106,7 @@ def test_copied_ends_leave_every_generator_dead_and_scaled_ends_do_not(retractio
 
 
 def test_only_the_first_and_the_last_residual_have_ends():
-    network, _ = networks()
+    network, _ = networks("jpmhc")
     ends = [[name for name, _ in layer.residual.named_parameters() if name in ("entry", "exit")] for layer in network.layers]
     assert ends == [["entry"], [], [], ["exit"]]
     alone = JPmHC(WIDTH).double()
@@ -157,7 +120,7 @@ def test_only_the_first_and_the_last_residual_have_ends():
 
 @every_retraction
 def test_it_stays_causal_when_trained(retraction):
-    assert future_influence(shaken(networks(retraction=retraction)[0]), vectors(2, 7, WIDTH)) == 0
+    assert future_influence(shaken(networks("jpmhc", retraction=retraction)[0]), vectors(2, 7, WIDTH)) == 0
 
 
 @pytest.mark.parametrize("options, message", [

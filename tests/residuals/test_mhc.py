@@ -1,52 +1,15 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
 from torch.testing import assert_close
 
-from geolab.models import Transformer, TransformerConfig
 from geolab.probes import future_influence, spectrum, states
 from geolab.residuals import MHC
+from shared import CLOSE, STREAMS, WIDTH, networks, shaken, sublayer, train, vectors
 
-WIDTH, STREAMS = 8, 4
-CLOSE = dict(rtol=0, atol=1e-12)
 BIASES = dict(rtol=0, atol=1e-6)  # the initial biases are float32 numbers
 every_order = pytest.mark.parametrize("order", ["column-row", "row-column"])
 every_readout = pytest.mark.parametrize("readout", ["mean", "learned"])
-
-
-def shaken(module, size=0.3, seed=1):
-    """All parameters away from their start, so that no zero hides a wrong term."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for p in module.parameters():
-            p.add_(size * torch.randn(p.shape, generator=generator, dtype=p.dtype))
-    return module
-
-
-def sublayer():
-    torch.manual_seed(4)
-    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()).double()
-
-
-def vectors(*shape):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-
-
-def networks(residual="mhc", layers=2, **options):
-    """A Transformer with the residual and a plain one with the same sublayers."""
-    config = TransformerConfig.ddl(width=WIDTH, layers=layers, heads=2)
-    torch.manual_seed(0)
-    network, plain = Transformer(config, residual, **options).double(), Transformer(config).double()
-    plain.load_state_dict(network.state_dict(), strict=False)
-    return network, plain
-
-
-def train(network, steps, lr=1.0):
-    for _ in range(steps):
-        network.zero_grad()
-        network(vectors(2, 5, WIDTH)).cos().sum().backward()
-        torch.optim.SGD(network.parameters(), lr=lr).step()
 
 
 def sigmoid(x):
@@ -81,7 +44,7 @@ def test_forward_is_the_equation_written_out(streams, iterations, order):
 @every_readout
 @pytest.mark.parametrize("streams", [2, 4])
 def test_step_zero_is_the_plain_network(readout, streams):
-    network, plain = networks(streams=streams, readout=readout)
+    network, plain = networks("mhc", streams=streams, readout=readout)
     x = vectors(2, 5, WIDTH)
     for wide, single in zip(states(network, network.layers, x), states(plain, plain.layers, x), strict=True):
         assert_close(wide, single.unsqueeze(-2).expand_as(wide), **BIASES)
@@ -117,7 +80,7 @@ def test_what_differs_between_streams_shrinks():
 
 
 def test_the_first_mix_acts_on_copies_and_cannot_learn():
-    network, _ = networks()
+    network, _ = networks("mhc")
     train(network, steps=3)
     gradients = [layer.residual.maps.generate.weight.grad[2 * STREAMS:].norm() for layer in network.layers]
     reads = [layer.residual.maps.generate.weight.grad[:STREAMS].norm() for layer in network.layers]
@@ -131,7 +94,7 @@ def test_equal_reads_leave_the_streams_copies():
         last = states(network, network.layers, vectors(2, 5, WIDTH))[-1]
         return (last - last.mean(-2, keepdim=True)).norm() / last.norm()
 
-    symmetric, ours = networks()[0], networks()[0]
+    symmetric, ours = networks("mhc")[0], networks("mhc")[0]
     with torch.no_grad():
         for layer in symmetric.layers:
             layer.residual.maps.bias[:STREAMS] = torch.full((STREAMS,), 1 / STREAMS).logit()
@@ -141,7 +104,7 @@ def test_equal_reads_leave_the_streams_copies():
 
 
 def test_the_learned_readout_is_in_the_last_residual_alone_and_is_the_equation():
-    network, _ = networks(readout="learned")
+    network, _ = networks("mhc", readout="learned")
     assert [hasattr(layer.residual, "head") for layer in network.layers] == [False, False, False, True]
     residual, x = shaken(network.layers[-1].residual), vectors(2, 5, STREAMS, WIDTH)
     w = {name: p.detach().numpy() for name, p in residual.named_parameters()}
@@ -153,7 +116,7 @@ def test_the_learned_readout_is_in_the_last_residual_alone_and_is_the_equation()
 
 @every_readout
 def test_every_parameter_learns_and_it_stays_causal(readout):
-    network, _ = networks(readout=readout)
+    network, _ = networks("mhc", readout=readout)
     assert future_influence(shaken(network), vectors(2, 7, WIDTH)) == 0
     train(network, steps=1, lr=0.0)
     largest = max(p.grad.abs().max() for p in network.parameters())

@@ -5,7 +5,6 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import pytest
 import yaml
 from bs4 import BeautifulSoup
 
