@@ -1,4 +1,4 @@
-"""What the tests of the residuals over streams have in common."""
+"""What the tests of the residuals have in common."""
 
 import torch
 from torch import nn

@@ -17,6 +17,7 @@ from geolab.probes import future_influence
 from geolab.residuals import DeltaMatrix
 from geolab.residuals.delta import VALUES
 from geolab.residuals.delta_matrix import COMPRESSORS, EXPANSIONS, ChannelCompressor, causal_convolution, identity_kernel
+from shared import shaken
 
 WIDTH = 8
 CLOSE = dict(rtol=0, atol=1e-12)
@@ -34,15 +35,6 @@ every_compressor = pytest.mark.parametrize("compress", COMPRESSORS)
 def residual(index=0, count=1, **options):
     torch.manual_seed(3)
     return DeltaMatrix(WIDTH, index, count, **options).double()
-
-
-def shaken(module):
-    """Every parameter moved off its initial value, so that no two are alike."""
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for p in module.parameters():
-            p.add_(torch.randn(p.shape, generator=generator, dtype=p.dtype) / 3)
-    return module
 
 
 def sublayer():

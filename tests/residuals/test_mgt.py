@@ -12,6 +12,7 @@ from torch.testing import assert_close
 from geolab.models import ContinuousModel, Transformer, TransformerConfig
 from geolab.probes import future_influence
 from geolab.residuals import MGT, Additive
+from shared import shaken
 
 WIDTH = 8
 CLOSE = dict(rtol=0, atol=1e-12)
@@ -22,15 +23,6 @@ every_ablation = pytest.mark.parametrize("ablation", ABLATIONS)
 def residual(width=WIDTH, **options):
     torch.manual_seed(3)
     return MGT(width, **options).double()
-
-
-def shaken(module):
-    """Every parameter moved off its initial value, so that no two are alike."""
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for p in module.parameters():
-            p.add_(torch.randn(p.shape, generator=generator, dtype=p.dtype) / 3)
-    return module
 
 
 def sublayer(width=WIDTH):
