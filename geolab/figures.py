@@ -38,6 +38,15 @@ LOOKS = {
     "delta": Look("#0072b2", "--", "s"),
     "post-LN": Look("#d55e00", "-.", "^"),
     "no residual": Look("#cc79a7", ":", "v"),
+    "hyper": Look("#e69f00", "-", "D"),
+    "mhc": Look("#009e73", "--", "P"),
+    "jpmhc": Look("#56b4e9", "-.", "X"),
+    "delta-matrix": Look("#332288", "-", "p"),
+    "mgt": Look("#7a5195", "-.", "h"),
+    "emhc-cayley": Look("#aa3377", "--", "<"),
+    "emhc-hybrid": Look("#cc3311", "-", ">"),
+    "emhc-geodesic": Look("#8c6d1f", "-.", "d"),
+    "emhc-exact": Look("#117733", "-", "*"),
     "floor": Look("#000000", ":", ""),
     "baseline": Look("#999999", "-", ""),
 }
@@ -50,11 +59,19 @@ def subplots(rows: int = 1, cols: int = 1, *, height: float = 3.2, width: float 
     return figure, figure.subplots(rows, cols, **options)
 
 
+LEAK = ", leak"
+
+
 def look(name: str) -> dict:
-    """Keyword arguments for `plot` that draw model `name` as everywhere in the book."""
-    if name not in LOOKS:
-        raise ValueError(f"no look for {name!r}; known: {', '.join(LOOKS)}")
-    return LOOKS[name]._asdict()
+    """Keyword arguments for `plot` that draw model `name` as everywhere in the book.
+
+    "emhc-hybrid, leak" is the form of a model that reads the future: its colour, dotted, with open markers.
+    """
+    known = name.removesuffix(LEAK)
+    if known not in LOOKS:
+        raise ValueError(f"no look for {known!r}; known: {', '.join(LOOKS)}")
+    leaking = {"linestyle": ":", "markerfacecolor": "white"} if name.endswith(LEAK) else {}
+    return LOOKS[known]._asdict() | leaking
 
 
 def svg(figure: Figure) -> str:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from geolab.models.backbone import Transformer, TransformerConfig
-from geolab.papers.configurations import EMHC
+from geolab.papers.configurations import EMHC, EMHC_STREAM
 from geolab.probes import future_influence
 from geolab.residuals import REGISTRY
 
@@ -19,14 +19,17 @@ One row a registered residual, all in the same Transformer. The columns:
   parameters   of the whole network, without an embedding
   state        numbers that the network carries from sublayer to sublayer, for each token
   causal       whether no output depends on inputs after it: derivatives measured on a tiny model
-  step         time of a training step (forward, backward, optimizer) over that of the first row. The models take turns, one
+  step         CPU time of a training step (forward, backward, optimizer) over that of the first row. The models take turns, one
                step each a round, on one thread, and each model's fastest step counts
+  floor        of a state that is n times as wide: the least that step can be, were the sublayers as fast as the first row's and
+               each pass over the state as fast as a copy, measured in the same run. A sublayer reads the streams, then
+               mixes and writes them: 3n + 2 vectors of width D moved a token, and 5n + 3 on the way back
   shortcut     eigenvalues (or singular values) of what the state is multiplied by, while all that is computed from it is held
 
 The last row is the plain network composed of PyTorch's own modules, nn.TransformerEncoder.
 
   python -m geolab.models --layers 2 --batch 8    a first look, in seconds
-  python -m geolab.models --table5 --repeats 3    the five models of E-MHC-Geo's table 5 at their sizes, over its GPT
+  python -m geolab.models --table5 --repeats 3    the models of E-MHC-Geo's table 5 and its stream variant, over its GPT
 """
 
 
@@ -66,9 +69,29 @@ def _training_step(model: nn.Module, x: Tensor) -> Callable[[], None]:
 
 
 def _seconds(run: Callable[[], None]) -> float:
-    start = time.perf_counter()
+    start = time.process_time()  # of this process alone: others on the machine don't count
     run()
-    return time.perf_counter() - start
+    return time.process_time() - start
+
+
+def copy_bandwidth(numbers: int, repeats: int = 10) -> float:
+    """Bytes a second, read and written, of a copy of so many float32 numbers: the fastest of some."""
+    source = torch.ones(numbers)
+    target = torch.empty_like(source)
+    return 2 * source.nbytes / min(_seconds(lambda: target.copy_(source)) for _ in range(repeats))
+
+
+def step_floor(streams: int, seconds: float, sublayers: int, vectors: int, width: int, bandwidth: float) -> float:
+    """Seconds that a step can't undercut with `streams` times the state, if an additive one of as many sublayers takes `seconds`.
+
+    What is left out can only add to it: the generators, and that the additive step moves 6 vectors a sublayer already.
+
+    Arguments:
+        vectors: B T, the tokens of a batch.
+        bandwidth: bytes a second.
+    """
+    moved = (3 * streams + 2) + (5 * streams + 3) - 6
+    return seconds + sublayers * moved * vectors * width * 4 / bandwidth
 
 
 def state_size(trunk: Transformer) -> int:
@@ -88,17 +111,23 @@ def table(rows: dict[str, tuple[TransformerConfig, str, dict]], batch: int, leng
     models = [makers[name](config) for name, (config, _, _) in rows.items()]
     plain = next(iter(rows.values()))[0]
     times = step_times([*models, PlainTorch(plain)], torch.randn(batch, length, plain.width), repeats)
-    lines = [f"{'residual':<16} {'parameters':>10} {'state':>6} {'causal':>7} {'step':>6}  shortcut"]
+    lines = [f"{'residual':<16} {'parameters':>10} {'state':>6} {'causal':>7} {'step':>6} {'floor':>6}  shortcut"]
     for name, model, seconds in zip(rows, models, times):
-        shortcut = REGISTRY[rows[name][1]].spectrum
-        lines.append(_line(name, model, state_size(model), is_causal(makers[name]), seconds / times[0], shortcut))
-    lines.append(_line("(torch's own)", PlainTorch(plain), plain.width, is_causal(PlainTorch), times[-1] / times[0], "1"))
+        (config, residual, _), state = rows[name], state_size(model)
+        floor = ""
+        if state > config.width:
+            additive = times[0] * config.layers / plain.layers
+            floor = step_floor(state // config.width, additive, 2 * config.layers, batch * length, config.width,
+                               copy_bandwidth(batch * length * state)) / times[0]
+        lines.append(_line(name, model, state, is_causal(makers[name]), seconds / times[0], floor, REGISTRY[residual].spectrum))
+    lines.append(_line("(torch's own)", PlainTorch(plain), plain.width, is_causal(PlainTorch), times[-1] / times[0], "", "1"))
     return "\n".join(lines)
 
 
-def _line(name: str, model: nn.Module, state: int, causal: bool, ratio: float, shortcut: str) -> str:
+def _line(name: str, model: nn.Module, state: int, causal: bool, ratio: float, floor: float | str, shortcut: str) -> str:
     parameters = sum(p.numel() for p in model.parameters())
-    return f"{name:<16} {parameters:>10,} {state:>6} {'yes' if causal else 'no':>7} {ratio:>6.2f}  {shortcut}"
+    floor = f"{floor:.2f}" if floor else ""
+    return f"{name:<16} {parameters:>10,} {state:>6} {'yes' if causal else 'no':>7} {ratio:>6.2f} {floor:>6}  {shortcut}"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -117,7 +146,7 @@ def main(arguments: list[str] | None = None) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     if given.table5:
-        rows = {name: (c.backbone, c.residual, c.options) for name, c in EMHC.items()}
+        rows = {name: (c.backbone, c.residual, c.options) for name, c in (EMHC | {"emhc-stream": EMHC_STREAM}).items()}
     else:
         try:
             config = TransformerConfig.benchmark(given.width, given.layers, max_length=max(8, given.length))

@@ -27,7 +27,7 @@ class TransformerConfig:
     hidden: int = 170                  # features inside the MLP
     max_length: int = 1024             # longest sequence
     norm: str = "rms"                  # "rms" or "layer"; a weight, no bias
-    norm_at: str = "pre"               # "pre": x + F(norm x); "post": norm(x + F(x)), for a single-stream state
+    norm_at: str = "pre"               # "pre": x + F(norm x); "post": norm(x + F(x)), each stream by itself
     positions: str = "rope"            # "rope" or "learned"
     qk_norm: bool = True               # normalise queries and keys, after the rotation
     mlp: str = "swiglu"                # "swiglu" or "gelu"
@@ -147,8 +147,8 @@ class Transformer(nn.Module):
     Arguments:
         config: the backbone.
         residual: a name in `geolab.residuals.REGISTRY` or a Residual class; options go to its constructor.
-    Raises: ValueError for an unknown residual, a sequence longer than config.max_length, or an input of another
-        width than config.width.
+    Raises: ValueError for an unknown residual, norm_at="post" around a state that isn't one of streams, a sequence
+        longer than config.max_length, or an input of another width than config.width.
     """
 
     def __init__(self, config: TransformerConfig, residual: str | type[Residual] = "additive", **options):
@@ -158,12 +158,22 @@ class Transformer(nn.Module):
         self.layers = nn.ModuleList(
             Layer(config, mix, make_residual(residual, config.width, index=index, count=len(mixers), **options))
             for index, mix in enumerate(mixers))
+        if config.norm_at == "post":
+            self._require_streams(residual)
         self.norm = make_norm(config) if config.norm_at == "pre" else nn.Identity()
         if config.positions == "learned":
             self.position = nn.Parameter(torch.randn(1, config.max_length, config.width) * config.init_std)
 
     def extra_repr(self) -> str:
         return repr(self.config)
+
+    @torch.no_grad()
+    def _require_streams(self, residual: str | type[Residual]) -> None:
+        """A norm after the residual has the width of a stream, and must meet streams."""
+        shape = self.layers[0].residual.expand(torch.zeros(1, 1, self.config.width)).shape
+        if shape[-1] != self.config.width:
+            raise ValueError(f"norm_at='post' normalises streams of width {self.config.width}, and the state of {residual!r} "
+                             f"has shape {tuple(shape)}; use norm_at='pre'")
 
     def forward(self, x: Tensor) -> Tensor:
         T, D = x.shape[-2:]

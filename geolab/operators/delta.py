@@ -7,6 +7,8 @@ value (...) or (..., d_v).
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from geolab.operators._checks import require_unit, require_width
 
@@ -42,6 +44,9 @@ def delta_shortcut(x: Tensor, direction: Tensor, beta: Tensor | float) -> Tensor
 
     Arguments and errors as for `delta_update`.
     """
+    beta = torch.as_tensor(beta, dtype=direction.dtype, device=direction.device)
+    if direction.shape == (*x.shape[:-2], 1, x.shape[-1]) and beta.shape == direction.shape[:-1]:  # one k and β for all positions
+        return _Shared.apply(x.flatten(0, -3), direction.flatten(0, -3), beta.reshape(-1, 1, 1)).view(x.shape)
     return delta_update(x, direction, torch.zeros((), dtype=x.dtype, device=x.device), beta)
 
 
@@ -72,3 +77,21 @@ def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tens
         return x + direction.unsqueeze(-1) @ (beta.unsqueeze(-1) * (value - readout)).unsqueeze(-2)
     raise ValueError(f"x must have as many axes as direction (a vector state) or one more (a matrix state), "
                      f"got {tuple(x.shape)} with direction {tuple(direction.shape)}")
+
+
+class _Shared(Function):
+    """X − β (X k) kᵀ for (N, T, d) states in rows under one k (N, 1, d) and β (N, 1, 1): three products, and four backward."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, k: Tensor, beta: Tensor) -> Tensor:
+        readout = x @ k.mT                                                   # (N, T, 1)
+        ctx.save_for_backward(x, k, beta, readout)
+        return torch.baddbmm(x, readout, -beta * k)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, k, beta, readout = ctx.saved_tensors
+        along = grad @ k.mT
+        grad_k = -beta * torch.baddbmm(along.mT @ x, readout.mT, grad)
+        return torch.baddbmm(grad, along, -beta * k), grad_k, -(along.mT @ readout)

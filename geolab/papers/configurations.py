@@ -58,6 +58,11 @@ EMHC = {
                          remark="One generator of 128 hidden features stands for the source's nets of 32 for u, v, β and k."),
 }
 
+EMHC_STREAM = Configuration(
+    "E-MHC-Geo", "public code, stream variant", EMHC["emhc-hybrid"].backbone, "emhc-stream",
+    {"pool": "sequence", "hidden": 48, "start": "published"},
+    remark="No number of parameters is printed. The source's input and output maps, positions and last norm are 512 wide, ours 128.")
+
 EMHC_BUDGET = Budget(steps=2000, batch=64, lr=1e-3, lr_end=0.1, warmup=100, weight_decay=0.1, clip=1.0, evaluate_every=100)
 EMHC_SEEDS = (42, 123, 456)
 

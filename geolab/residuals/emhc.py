@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geolab.operators import (blend, cayley_rank2, cayley_skew4, delta_shortcut, midpoint_penalty, skew, stream_mix,
+from geolab.operators import (blend, cayley_rank2, cayley_skew4, midpoint_penalty, skew, stream_mix,
                               stream_read, stream_read_mix, stream_write, unit_direction)
 from geolab.residuals.base import Residual, Sublayer, add_penalty, require_option
 from geolab.residuals.pooling import Generator, small_linear
@@ -162,7 +162,8 @@ class Geodesic(_Series):
 
     def coefficients(self, state: Tensor) -> Coefficients:
         rotation, direction, gate = _rotation_direction_gate(self.generator(state), self.streams)
-        turned = (rotation @ direction.unsqueeze(-1)) * direction.unsqueeze(-2)          # Q k kᵀ
+        row = direction.unsqueeze(-2)
+        turned = (rotation * row).sum(-1, keepdim=True) * row                            # Q k kᵀ
         angle = math.pi * (1 - gate)[..., None, None]
         real, imaginary = rotation - 2 * (angle / 2).sin().square() * turned, angle.sin() * turned
         halves = torch.stack([torch.stack([real, -imaginary], -1), torch.stack([imaginary, real], -1)], -3)
@@ -250,7 +251,7 @@ def _rotation_direction_gate(numbers: Tensor, streams: int) -> tuple[Tensor, Ten
 
 def _gated(rotation: Tensor, direction: Tensor, gate: Tensor, how: str) -> Tensor:
     """γ Q + (1 − γ) H, or the one that γ prefers with the gradient of that."""
-    reflection = delta_shortcut(torch.eye(direction.shape[-1]).to(direction).expand_as(rotation), direction, 2.0)
+    reflection = torch.eye(direction.shape[-1]).to(direction) - 2 * direction.unsqueeze(-1) * direction.unsqueeze(-2)
     soft = blend(rotation, reflection, gate)
     if how == "soft":
         return soft

@@ -299,6 +299,12 @@ def test_an_input_of_another_width_is_refused():
         Transformer(small("ddl"))(torch.randn(1, 5, 8))
 
 
+def test_a_norm_after_a_matrix_state_is_refused():
+    message = r"norm_at='post' .* of 'delta-matrix' has shape \(1, 1, 16, 4\); use norm_at='pre'"
+    with pytest.raises(ValueError, match=message):
+        Transformer(TransformerConfig(width=16, heads=2, norm_at="post"), "delta-matrix")
+
+
 def test_an_unknown_residual_lists_the_known_ones():
     with pytest.raises(ValueError, match="unknown residual 'plain'; known: .*additive"):
         Transformer(small("ddl"), "plain")

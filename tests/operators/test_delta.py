@@ -163,6 +163,17 @@ def test_leading_axes_are_one_update_each(inner):
     assert delta_matrix(k, beta).shape == (2, 4, 5, 5)
 
 
+@given(tensors(2, 1, 4, 3), tensors(2, 1, 1, 3), arrays(np.float64, (2, 1, 1), elements=betas).map(torch.from_numpy))
+def test_one_direction_for_all_positions_is_that_direction_at_each(x, k, beta):
+    assert_close(delta_shortcut(x, k, beta), delta_shortcut(x, k.expand(2, 1, 4, 3), beta.expand(2, 1, 4)), **CLOSE)
+
+
+def test_directions_broadcast_over_states():
+    generator = torch.Generator().manual_seed(2)
+    x, k = torch.randn(1, 5, 3, generator=generator), unit_direction(torch.randn(2, 1, 3, generator=generator))
+    assert_close(delta_shortcut(x, k, 0.5), delta_shortcut(x.expand(2, 5, 3), k.expand(2, 5, 3), 0.5))
+
+
 @pytest.mark.parametrize("inner", [(), (3,)])
 def test_numbers_stand_for_tensors(inner):
     generator = torch.Generator().manual_seed(0)
@@ -186,6 +197,7 @@ def test_gradients():
     assert check(delta_update, (leaf(2, 3), h, leaf(2), beta))
     assert check(delta_update, (leaf(2, 3, 4), h, leaf(2, 4), beta))
     assert check(delta_shortcut, (leaf(2, 3), h, beta))
+    assert check(delta_shortcut, (leaf(2, 5, 3), leaf(2, 1, 3), leaf(2, 1)))
 
 
 # ---------------------------------------------------------------- errors

@@ -1,0 +1,93 @@
+"""Several models on one task, each given the same search and the same budget, kept as JSON with its provenance.
+
+    found = compare(models, task, Budget(steps=1000), seeds=(0, 1, 2), rates=(1e-3, 2e-3, 4e-3), search_steps=200, folder="runs/mine")
+    record("results/mine.json", "what was asked", found)
+
+A script of `results/` is these two calls. Killed, it goes on where it stopped: each run has its checkpoint in `folder`.
+"""
+
+import json
+import math
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from geolab.tasks import Task
+from geolab.training import Budget, fit
+
+
+def compare(models: Mapping[str, Callable[[], nn.Module]], task: Task, budget: Budget, *, seeds: Sequence[int],
+            rates: Sequence[float], search_steps: int, folder: str | Path,
+            measure: Callable[[nn.Module], dict] | None = None) -> dict:
+    """Train each model at the learning rate that wins its own search.
+
+    Arguments:
+        models: name -> a function that builds the model; it is called under `torch.manual_seed(seed)`.
+        budget: of the long runs; its learning rate is replaced by the winner.
+        rates: the learning rates that are tried, the same ones for every model, with every seed, for `search_steps` steps.
+        folder: for the checkpoints; a run that is finished there is read, not repeated.
+        measure: trained model -> numbers to keep beside its losses.
+    Returns: plain data: "parameters", "search" (all its runs, and the best rate a model) and "runs" (one a model and seed,
+        with the validation losses at "evaluated_at"). A run that diverged has no losses but the word.
+    Raises: ValueError for no seed or no rate; RuntimeError when every rate of a model diverges.
+    """
+    if not seeds or not rates:
+        raise ValueError(f"compare needs at least one seed and one rate, got seeds={seeds!r} and rates={rates!r}")
+    searched = replace(budget, steps=search_steps)
+
+    def train(name: str, seed: int, setting: Budget):
+        print(f"{name}, seed {seed}, learning rate {setting.lr:g}, {setting.steps} steps", file=sys.stderr, flush=True)
+        torch.manual_seed(seed)
+        model = models[name]()
+        checkpoint = Path(folder) / f"{name.replace('/', '-')}-{seed}-{setting.lr:g}-{setting.steps}.pt"
+        try:
+            return model, fit(model, task, setting, seed, checkpoint=checkpoint, progress=sys.stderr.isatty())
+        except FloatingPointError:
+            return model, None
+
+    search, best = [], {}
+    for name in models:
+        means = {}
+        for lr in rates:
+            finals = [history.final if history else None
+                      for _, history in (train(name, seed, replace(searched, lr=lr)) for seed in seeds)]
+            search += [{"model": name, "lr": lr, "seed": seed, "validation_loss": final} for seed, final in zip(seeds, finals)]
+            means[lr] = math.inf if None in finals else sum(finals) / len(finals)
+        best[name] = min(means, key=means.get)
+        if math.isinf(means[best[name]]):
+            raise RuntimeError(f"{name} diverges at every learning rate of {', '.join(f'{lr:g}' for lr in rates)}; add a lower one")
+    runs = []
+    for name in models:
+        for seed in seeds:
+            model, history = train(name, seed, replace(budget, lr=best[name]))
+            run = {"model": name, "seed": seed, "lr": best[name]}
+            if history is None:
+                run["diverged"] = True
+            else:
+                run |= {"evaluated_at": history.evaluated_at, "seconds_not_quoted": round(history.seconds),
+                        "validation_loss": [float(f"{loss:.5g}") for loss in history.validation_loss]}
+                run |= {"measured": measure(model)} if measure else {}
+            runs.append(run)
+    return {"task": repr(task), "budget": {**asdict(budget), "lr": "by search"}, "seeds": list(seeds),
+            "parameters": {name: sum(p.numel() for p in build().parameters()) for name, build in models.items()},
+            "search": {"steps": search_steps, "rates": list(rates), "best": best, "runs": search}, "runs": runs}
+
+
+def record(path: str | Path, experiment: str, content: dict) -> None:
+    """Write a measurement with its provenance: device, versions, commit.
+
+    Raises: FileExistsError where there is a file: what was measured is not overwritten.
+    """
+    path = Path(path)
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=path.parent).stdout.strip()
+    provenance = {"experiment": experiment, "device": "cuda" if torch.cuda.is_available() else "cpu",
+                  "threads": torch.get_num_threads(), "commit": commit,
+                  "versions": {"torch": torch.__version__, "python": platform.python_version()}}
+    with path.open("x") as file:
+        file.write(json.dumps(provenance | content, indent=1) + "\n")

@@ -1,0 +1,80 @@
+"""`compare` gives every model the same search; `record` keeps a measurement and never overwrites one."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from geolab import Budget
+from geolab.compare import compare, record
+from geolab.tasks import Negation
+
+TASK = Negation(dim=4, train=32, validation=16)
+SHORT = Budget(steps=40, evaluate_every=10, warmup=5)
+MODELS = {"linear": lambda: nn.Linear(4, 4), "two layers": lambda: nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4))}
+
+
+@pytest.fixture
+def search(tmp_path):
+    return {"seeds": (0, 1), "rates": (1e-3, 1e-1), "search_steps": 10, "folder": tmp_path / "runs"}
+
+
+def test_every_model_gets_the_same_search_and_runs_at_its_own_winner(search):
+    found = compare(MODELS, TASK, SHORT, **search)
+    tried = [(run["model"], run["lr"], run["seed"]) for run in found["search"]["runs"]]
+    assert tried == [(name, lr, seed) for name in MODELS for lr in (1e-3, 1e-1) for seed in (0, 1)]
+    assert found["search"]["best"] == {"linear": 1e-1, "two layers": 1e-1}
+    assert [(run["model"], run["seed"]) for run in found["runs"]] == [(name, seed) for name in MODELS for seed in (0, 1)]
+    assert all(run["evaluated_at"] == [10, 20, 30, 40] and len(run["validation_loss"]) == 4 for run in found["runs"])
+    assert found["parameters"] == {"linear": 20, "two layers": 76}
+    json.dumps(found)
+
+
+def test_a_seed_makes_the_model_and_its_batches(search):
+    found = compare({"linear": MODELS["linear"]}, TASK, SHORT, **search)
+    again = compare({"linear": MODELS["linear"]}, TASK, SHORT, **{**search, "folder": search["folder"] / "again"})
+    losses = [run["validation_loss"] for run in found["runs"]]
+    assert losses == [run["validation_loss"] for run in again["runs"]] and losses[0] != losses[1]
+
+
+def test_a_finished_run_is_read_not_repeated(search, monkeypatch):
+    found = compare({"linear": MODELS["linear"]}, TASK, SHORT, **search)
+    monkeypatch.setattr("geolab.training._Run.step", lambda run: pytest.fail("trained again"))
+    again = compare({"linear": MODELS["linear"]}, TASK, SHORT, **search)
+    assert again["runs"] == found["runs"]
+
+
+def test_a_trained_model_is_measured(search):
+    found = compare({"linear": MODELS["linear"]}, TASK, SHORT, measure=lambda model: {"norm": model.weight.norm().item()}, **search)
+    assert all(run["measured"]["norm"] > 0 for run in found["runs"])
+
+
+class Diverges(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        return self.weight * x / 0
+
+
+def test_a_model_that_always_diverges_is_named(search):
+    with pytest.raises(RuntimeError, match="broken diverges at every learning rate of 0.001, 0.1"):
+        compare({"broken": Diverges}, TASK, SHORT, **search)
+
+
+def test_nothing_to_try_is_refused(search):
+    with pytest.raises(ValueError, match=r"at least one seed and one rate, got seeds=\(\)"):
+        compare(MODELS, TASK, SHORT, **{**search, "seeds": ()})
+
+
+def test_a_record_has_its_provenance_and_stays(tmp_path):
+    path = tmp_path / "run.json"
+    record(path, "what was asked", {"runs": [1]})
+    kept = json.loads(path.read_text())
+    assert kept["experiment"] == "what was asked" and kept["runs"] == [1]
+    assert kept["versions"]["torch"] == torch.__version__ and kept["device"] in ("cpu", "cuda")
+    with pytest.raises(FileExistsError):
+        record(path, "again", {})
+    assert json.loads(path.read_text()) == kept
