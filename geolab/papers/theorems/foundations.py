@@ -1,44 +1,8 @@
-"""The theorem registry: every statement of the papers that a chapter proves, and what holds of it.
+"""Statements of the first two chapters: additions, normalisation, the delta operator."""
 
-A statement's `label` is the label of its proof directive in the chapter; a cell there asserts it, under the comment
-`# asserts <label>`. Two papers that state the same thing share a label. The ledger page is printed from this list.
-"""
+from geolab.papers.theorems.theorem import Theorem
 
-from dataclasses import dataclass
-
-SOURCES = {  # short name -> key in book/references.bib
-    "MGT": "su2026mgt",
-    "E-MHC-Geo": "shahmansoori2026emhc",
-    "DDL": "zhang2026ddl",
-    "GT": "mahadevan2026gt",
-    "Xiong et al.": "xiong2020prenorm",
-    "HC": "zhu2025hyper",
-    "mHC": "xie2025mhc",
-    "JPmHC": "sengupta2026jpmhc",
-}
-VERDICTS = ("holds", "holds with a correction", "fails as stated", "measured")
-
-
-@dataclass(frozen=True)
-class Theorem:
-    """One numbered statement of a paper."""
-
-    source: str       # a key of SOURCES
-    number: str       # as the paper numbers it
-    statement: str    # in one sentence, in our words
-    chapter: str      # notebook stem
-    label: str        # of the directive in that chapter
-    verdict: str      # one of VERDICTS; "measured": quoted without proof, and set beside a measurement
-    remark: str = ""  # the correction, or what to keep in mind
-
-    def __post_init__(self):
-        if self.source not in SOURCES:
-            raise ValueError(f"source must be one of {', '.join(SOURCES)}, got {self.source!r}")
-        if self.verdict not in VERDICTS:
-            raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {self.verdict!r}")
-
-
-RESIDUAL, DELTA, REFLECT = "01_residual_stream", "02_delta_operator", "03_learning_to_reflect"
+RESIDUAL, DELTA = "01_residual_stream", "02_delta_operator"
 
 THEOREMS = [
     Theorem("GT", "eq. 21", "The Jacobian of layer normalisation is an orthogonal projector of rank d − 2, divided by σ(x).",
@@ -76,6 +40,5 @@ THEOREMS = [
     Theorem("DDL", "section 3.4", "On a diagonal state the operator couples features i and j by −β s_j k_i k_j.", DELTA, "delta-diagonal", "holds"),
     Theorem("DDL", "eq. 3.1", "With one value channel the update is x + β (v − kᵀx) k.", DELTA, "delta-additive-form", "holds"),
     Theorem("DDL", "appendix A", "The update is DeltaNet's recurrence with depth in the place of time.", DELTA, "delta-deltanet", "holds",
-           
             "The update rules are the same; here k, v and β depend on the state, in DeltaNet on the input, so only the rule is isomorphic."),
 ]

@@ -1,0 +1,12 @@
+"""The theorem registry: every statement of the papers that a chapter proves, and what holds of it.
+
+A statement's `label` is the label of its proof directive in the chapter; a cell there asserts it, under the comment
+`# asserts <label>`. Two papers that state the same thing share a label. The ledger page is printed from this list.
+"""
+
+from geolab.papers.theorems import delta, foundations, mgt, rotations, streams
+from geolab.papers.theorems.theorem import SOURCES, VERDICTS, Theorem
+
+THEOREMS: list[Theorem] = foundations.THEOREMS + streams.THEOREMS + delta.THEOREMS + rotations.THEOREMS + mgt.THEOREMS
+
+__all__ = ["SOURCES", "THEOREMS", "Theorem", "VERDICTS"]
