@@ -83,12 +83,17 @@ def svg(figure: Figure) -> str:
     # the style sheet that matplotlib puts in would hold for the whole page, and each new frame would style it anew
     text = re.sub(r"\s*(<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>)", "", text, flags=re.S)
     text = re.sub(r'<g id="[^"]*">', "<g>", re.sub(r"\n +", "\n", text))  # names that nothing refers to, indentation
-    text = text.replace("<g>", '<g style="stroke-linejoin:round">', 1)  # all that the style sheet said
+    text = re.sub(r"; font-family: 'DejaVu Sans'(, sans-serif)?(?=[;\"])", "", text)  # once for all, in what follows
+    text = text.replace("<g>", "<g style=\"stroke-linejoin:round;font-family:'DejaVu Sans',sans-serif\">", 1)  # the rest of the style sheet
     text = re.sub(r' transform="rotate\(-0 [^"]*"', "", text)
-    text = re.sub(r"-?\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}".rstrip("0").rstrip("."), text)
+    text = re.sub(r"<[^>]+>", lambda tag: re.sub(r"-?\d+\.\d{3,}", _rounded, tag[0]), text)  # what a reader reads stays
     return re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>',
                   r'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
                   r'viewBox="\1" style="width:100%;max-width:38rem;height:auto">', text, count=1)
+
+
+def _rounded(number: re.Match) -> str:
+    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
 
 
 class Picture:

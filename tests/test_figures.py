@@ -46,6 +46,10 @@ def test_coordinates_are_rounded_to_a_hundredth():
     assert not re.search(r"\d\.\d{3}", figures.svg(curve()))
 
 
+def test_a_number_that_is_text_is_not_rounded():
+    assert ">0.0001 of 1.23456<" in figures.svg(curve("0.0001 of 1.23456"))
+
+
 def test_rounding_moves_nothing_by_more_than_half_a_hundredth():
     def numbers(text):
         text = re.sub(r'transform="rotate\(-0 [^"]*"', "", text)  # turns by nothing

@@ -78,7 +78,7 @@ class _Series(Residual):
 
 
 class Cayley(_Series):
-    """G = Q, the Cayley transform of β/2 (u vᵀ − v uᵀ): one plane of the stream space, turned by less than π (section 4).
+    """G = Q, the Cayley transform of β/2 (u vᵀ − v uᵀ): one plane of the stream space, turned by less than π (eq. 3).
 
     u and v enter as a product: where both vanish, so does every gradient. As published both start near zero.
 
@@ -101,7 +101,7 @@ class Cayley(_Series):
 
 
 class Hybrid(_Series):
-    """G = γ Q + (1 − γ) H, a gate between the rotation Q and the reflection H = I − 2 k kᵀ (section 6).
+    """G = γ Q + (1 − γ) H, a gate between the rotation Q and the reflection H = I − 2 k kᵀ (eq. 5).
 
     Soft, G is orthogonal at γ = 0 and 1 only: its smallest singular value is |2γ − 1|. Hard, G is Q or H, whichever γ
     prefers, and the gradient is the soft one's, so that γ and the operator that was not taken learn too.
