@@ -11,7 +11,7 @@ TABLES = {
         "SHC × 2": "2.799", "SHC × 4": "2.791"})),
     "hc-olmoe": Table("HC", "OLMoE-1B-7B", TEXT, "per cent correct on ARC-C; nats a token; convergence as a factor",
                       grid("ARC-C before, ARC-C with HC, change of loss, speed of convergence", {"OLMoE-1B-7B": "41.8 47.8 -.027 1.8"})),
-    "mhc-27b": Table("mHC", "27B, downstream", TEXT, "per cent", grid("BBH, DROP, GSM8K, HellaSwag, MATH, MMLU, PIQA, TriviaQA", {
+    "mhc-27b": Table("mHC", "table 4, 27B downstream", TEXT, "per cent", grid("BBH, DROP, GSM8K, HellaSwag, MATH, MMLU, PIQA, TriviaQA", {
         "additive": "43.8 47.0 46.7 73.7 22.0 59.0 78.5 54.3", "HC": "48.9 51.6 53.2 74.3 26.4 63.0 79.9 56.3",
         "mHC": "51.0 53.9 53.8 74.7 26.0 63.4 80.5 57.6"})),
     "mhc-27b-loss": Table("mHC", "27B, loss and cost", TEXT, "nats a token against the additive model; per cent of its wall time",
@@ -20,9 +20,9 @@ TABLES = {
                       grid("gain", {"HC": "3000", "mHC": "1.6"})),
     "mhc-column-sums": Table("mHC", "a composite of Sinkhorn matrices", f"{TEXT}, in a figure", "sum of a column of the product",
                              grid("1, 2, 3, 4", {"composite": ".41 1.50 1.50 .60"})),
-    "mhc-ablation": Table("mHC", "ablation of the maps", TEXT, "nats a token against the additive model", grid("change of loss", {
+    "mhc-ablation": Table("mHC", "table 1, ablation of HC's maps", TEXT, "nats a token against the additive model", grid("change of loss", {
         "H_res": "-.022", "H_res, H_pre": "-.025", "H_res, H_pre, H_post": "-.027"})),
-    "mhc-models": Table("mHC", "models", TEXT, "width in features; length in tokens; tokens in 10⁹",
+    "mhc-models": Table("mHC", "table 5, models", TEXT, "width in features; length in tokens; tokens in 10⁹",
                         grid("layers, width, steps, batch, length, peak learning rate, tokens", {
                             "3B": "12 1280 30000 320 4096 8.6e-4 39.3", "9B": "18 1920 50000 512 4096 5.9e-4 105",
                             "27B": "30 2560 50000 1280 4096 4.0e-4 262"})),
