@@ -1,9 +1,14 @@
-"""Networks: one backbone that takes any residual, and the small models of the reflection diagnostic."""
+"""Networks: one backbone that takes any residual, the geometric Transformers, and the reflection diagnostic's small models."""
 
 from geolab.models.backbone import ContinuousModel, TokenModel, Transformer, TransformerConfig
 from geolab.models.diagnostics import (AdditiveReflector, DeltaReflector, HybridReflector, JPmHCReflector, MHCReflector,
                                        StreamHybridReflector)
+from geolab.models.geometric import KINDS, GeometricConfig, GeometricDecoder, GeometricTransformer
 from geolab.models.inspect import operators_by_layer, shortcut_matrix
+from geolab.models.messages import MessagePassing, RelationGraph, path_graph
+from geolab.models.regimes import REGIMES, RegimeModel
 
-__all__ = ["AdditiveReflector", "ContinuousModel", "DeltaReflector", "HybridReflector", "JPmHCReflector", "MHCReflector",
-           "StreamHybridReflector", "TokenModel", "Transformer", "TransformerConfig", "operators_by_layer", "shortcut_matrix"]
+__all__ = ["KINDS", "REGIMES", "AdditiveReflector", "ContinuousModel", "DeltaReflector", "GeometricConfig", "GeometricDecoder",
+           "GeometricTransformer", "HybridReflector", "JPmHCReflector", "MHCReflector", "MessagePassing", "RegimeModel",
+           "RelationGraph", "StreamHybridReflector", "TokenModel", "Transformer", "TransformerConfig", "operators_by_layer",
+           "path_graph", "shortcut_matrix"]

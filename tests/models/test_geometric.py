@@ -1,0 +1,338 @@
+import pickle
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from geolab.models import KINDS, ContinuousModel, GeometricConfig, GeometricDecoder, GeometricTransformer, TokenModel, path_graph
+from geolab.models.geometric import load_balance, make_step, top_k_weights
+from geolab.probes import future_influence, influence
+from geolab.residuals import collect_penalties
+
+CLOSE = dict(rtol=0, atol=1e-12)
+WIDTH, LENGTH = 8, 7
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+every_norm = pytest.mark.parametrize("norm_at", ["post", "pre"])
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def vectors(length=LENGTH, seed=0):
+    return torch.randn(3, length, WIDTH, dtype=torch.float64, generator=generator(seed))
+
+
+def config(**changes):
+    return GeometricConfig(**{"width": WIDTH, "heads": 2, "hidden": 12} | changes)
+
+
+def build(kind, make=GeometricTransformer, options={}, **changes):
+    torch.manual_seed(0)
+    return make(config(**changes), kind, **options).double().eval()
+
+
+# ---------------------------------------------------------------- the equations
+
+def softmax_attention(module, x, memory, causal=False):
+    """One head and one query at a time."""
+    E = WIDTH // 2
+    q, k, v = (y @ w.T + b for y, w, b in zip((x, memory, memory), module.in_proj_weight.chunk(3), module.in_proj_bias.chunk(3)))
+    result = torch.zeros_like(x)
+    for head in range(2):
+        own = slice(head * E, (head + 1) * E)
+        for t in range(x.shape[1]):
+            last = t + 1 if causal else memory.shape[1]
+            weights = (k[:, :last, own] @ q[:, t, own, None] / E**0.5).exp()
+            result[:, t, own] = (weights / weights.sum(1, keepdim=True) * v[:, :last, own]).sum(1)
+    return module.out_proj(result)
+
+
+def layer_norm(x):
+    return (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True, correction=0) + 1e-5).sqrt()
+
+
+def by_hand(letter, f, x, causal, memory=None):
+    """f of a step, from the lecture's formulas: position by position where positions meet."""
+    neighbours = [[t - 2, t - 1, t] if causal else [t - 1, t, t + 1] for t in range(LENGTH)]
+    if letter in "AX":
+        return softmax_attention(f.attention, x, x if letter == "A" else memory, causal and letter == "A")
+    if letter == "C":
+        weight, bias = f.conv.weight, f.conv.bias
+        return 0.2 * torch.stack([bias + sum(x[:, s] @ weight[..., tap].T for tap, s in enumerate(near) if 0 <= s < LENGTH)
+                                  for near in neighbours], dim=1)
+    if letter == "F":
+        up, down = f[0], f[3]
+        return (x @ up.weight.T + up.bias).clamp(min=0) @ down.weight.T + down.bias
+    if letter == "G":
+        inside, out = f.passing.inside, f.passing.out
+        senders = [[s for s in ((t - 1,) if causal else (t - 1, t + 1)) if 0 <= s < LENGTH] for t in range(LENGTH)]
+        one = torch.ones(len(x), 1, dtype=x.dtype)
+        return torch.stack([sum((out(inside(torch.cat([x[:, s], x[:, t], one], -1)).relu()) for s in senders[t]),
+                                torch.zeros_like(x[:, t])) for t in range(LENGTH)], dim=1)
+    share = (x @ f.gate.weight.T + f.gate.bias).softmax(-1)                       # M, as the slide has it
+    kept = share * (share >= share.sort(dim=-1, descending=True).values[..., 1:2])
+    kept = kept / kept.sum(-1, keepdim=True)
+    return torch.stack([expert(x) for expert in f.experts], -1).mul(kept.unsqueeze(-2)).sum(-1)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@every_norm
+@pytest.mark.parametrize("letter", "ACFGMX")
+def test_a_step_is_its_equation(letter, norm_at, causal):
+    torch.manual_seed(0)
+    step, x = make_step(letter, config(norm_at=norm_at, causal=causal)).double().eval(), vectors()
+    memory = vectors(5, seed=1)
+    y = step(x, memory) if letter == "X" else step(x)
+    expected = (layer_norm(x + by_hand(letter, step.f, x, causal, memory)) if norm_at == "post"
+                else x + by_hand(letter, step.f, layer_norm(x), causal, memory))
+    assert_close(y, expected, **CLOSE)
+
+
+@every_norm
+@every_kind
+def test_a_network_is_its_steps_in_the_order_of_the_letters(kind, norm_at):
+    model, x = build(kind, norm_at=norm_at), vectors()
+    expected = x
+    for block in model.blocks:
+        assert "".join(block.steps) == KINDS[kind]
+        for letter in KINDS[kind]:
+            expected = block.steps[letter](expected)
+    assert_close(model(x), layer_norm(expected) if norm_at == "pre" else expected, **CLOSE)
+    assert_close(model(x), layer_norm(model(x)), rtol=0, atol=1e-3)  # either way it ends normalised
+
+
+@every_norm
+def test_a_decoder_block_is_listing_2(norm_at):
+    model, x, memory = build("lite", GeometricDecoder, layers=1, norm_at=norm_at), vectors(), vectors(5, seed=1)
+    A, X, C, F = model.blocks[0].steps.values()
+    y = F(C(X(A(x), memory)))
+    assert_close(model(x, memory), layer_norm(y) if norm_at == "pre" else y, **CLOSE)
+
+
+@pytest.mark.parametrize("kind, a_block", [
+    ("transformer", lambda D, H: 4 * D**2 + 4 * D + 2 * D * H + H + D + 4 * D),
+    ("lite", lambda D, H: 4 * D**2 + 4 * D + 2 * D * H + H + D + 6 * D + 3 * D**2 + D),
+    ("full", lambda D, H: 4 * D**2 + 4 * D + 2 * D * H + H + D + 6 * D + (2 * D + 1) * D + D + D**2 + D),
+    ("moe", lambda D, H: 4 * D**2 + 4 * D + 4 * (2 * D * H + H + D) + 4 * D + 4 * D + 4),
+])
+def test_parameters_count(kind, a_block):
+    D, H = 64, 256
+    for norm_at, extra in (("post", 0), ("pre", 2 * D)):
+        model = GeometricTransformer(GeometricConfig(norm_at=norm_at), kind)
+        assert sum(p.numel() for p in model.parameters()) == 2 * a_block(D, H) + extra
+
+
+def test_learned_positions_are_added_and_none_are_the_default():
+    learned, plain, x = build("lite", positions="learned", max_length=9), build("lite"), vectors()
+    plain.load_state_dict(learned.state_dict(), strict=False)
+    assert_close(learned(x), plain(x + learned.position[:LENGTH]), rtol=0, atol=0)
+    assert (learned(x) - plain(x)).abs().max() > 1e-3 and not hasattr(plain, "position")
+
+
+# ---------------------------------------------------------------- the future
+
+@every_norm
+@every_kind
+def test_a_causal_network_reads_its_past_and_no_future(kind, norm_at):
+    model = build(kind, causal=True, norm_at=norm_at)
+    assert future_influence(model, vectors()) == 0 and not model.leaks
+    assert influence(model, vectors())[torch.ones(LENGTH, LENGTH).tril() > 0].min() > 0
+
+
+@pytest.mark.parametrize("changes", [{"triangles": True}, {"relations": 2}, {"normalise": True},
+                                     {"triangles": True, "normalise": True}])
+def test_no_option_of_the_graph_breaks_causality(changes):
+    assert future_influence(build("full", causal=True, **changes), vectors()) == 0
+
+
+@every_kind
+def test_causal_token_models_read_no_future_token(kind):
+    torch.manual_seed(0)
+    model = TokenModel(GeometricTransformer(config(causal=True, positions="learned"), kind), 11).double().eval()
+    tokens = torch.randint(11, (3, LENGTH), generator=generator())
+    assert future_influence(model, tokens) == 0
+
+
+@every_norm
+@every_kind
+def test_as_published_it_reads_the_future_and_says_so(kind, norm_at):
+    model = build(kind, norm_at=norm_at)
+    assert future_influence(model, vectors()) > 1e-4 and model.leaks
+
+
+@pytest.mark.parametrize("letter", "CG")
+def test_two_sided_steps_read_one_position_ahead(letter):
+    torch.manual_seed(0)
+    step = make_step(letter, config()).double()
+    reads = influence(step, vectors()) > 0
+    distance = torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)
+    assert (reads == (distance.abs() <= 1)).all()
+
+
+@every_norm
+@every_kind
+def test_a_decoder_reads_no_future_unless_published(kind, norm_at):
+    memory = vectors(5, seed=1)
+    for published in (False, True):
+        model = build(kind, GeometricDecoder, {"published": published}, norm_at=norm_at)
+        ahead = future_influence(lambda x: model(x, memory), vectors())
+        assert model.leaks == (published and kind in ("lite", "full"))
+        assert ahead > 1e-4 if model.leaks else ahead == 0
+
+
+def test_the_repair_of_the_decoder_changes_no_weight():
+    repaired, published = (build("lite", GeometricDecoder, {"published": p}) for p in (False, True))
+    for (name, p), (other, q) in zip(repaired.named_parameters(), published.named_parameters(), strict=True):
+        assert name == other and torch.equal(p, q)
+
+
+def test_every_position_of_a_decoder_reads_all_of_the_memory():
+    model, x = build("lite", GeometricDecoder), vectors()
+    assert influence(lambda memory: model(x, memory), vectors(seed=1)).min() > 0
+
+
+# ---------------------------------------------------------------- graphs
+
+def test_the_path_graph_is_the_default():
+    model, x = build("full"), vectors()
+    assert_close(model(x, path_graph(LENGTH, typed=False)), model(x), rtol=0, atol=0)
+    assert (model(x, path_graph(LENGTH, typed=False, skips=(3,))) - model(x)).abs().max() > 1e-3
+
+
+def test_relations_of_the_default_graph_are_directions():
+    model, x = build("full", relations=2), vectors()
+    assert_close(model(x, path_graph(LENGTH)), model(x), rtol=0, atol=0)
+
+
+def test_a_graph_that_reads_ahead_is_refused_by_a_causal_network():
+    model = build("full", causal=True)
+    assert future_influence(lambda x: model(x, path_graph(LENGTH, causal=True, typed=False, skips=(2,))), vectors()) == 0
+    with pytest.raises(ValueError, match="graph must be causal in a causal model, got one that isn't"):
+        model(vectors(), path_graph(LENGTH, typed=False))
+
+
+# ---------------------------------------------------------------- experts
+
+logits = st.builds(lambda seed, experts, scale: scale * torch.randn(2, 9, experts, dtype=torch.double, generator=generator(seed)),
+                   st.integers(0, 2**31), st.integers(1, 6), st.floats(0, 30))
+
+
+@given(logits=logits, data=st.data())
+def test_k_weights_are_positive_and_sum_to_1(logits, data):
+    k = data.draw(st.integers(1, logits.shape[-1]))
+    weights = top_k_weights(logits, k)
+    assert_close(weights.sum(-1), torch.ones(2, 9, dtype=torch.float64), **CLOSE)
+    assert ((weights > 0).sum(-1) == k).all()
+    chosen = weights > 0
+    assert (logits.masked_fill(~chosen, torch.inf).amin(-1) >= logits.masked_fill(chosen, -torch.inf).amax(-1)).all()
+
+
+@given(logits=logits)
+def test_with_every_expert_kept_it_is_the_softmax(logits):
+    assert_close(top_k_weights(logits, logits.shape[-1]), logits.softmax(-1), **CLOSE)
+
+
+@given(logits=logits, data=st.data())
+def test_balance_is_1_where_experts_are_used_alike(logits, data):
+    k, experts = data.draw(st.integers(1, logits.shape[-1])), logits.shape[-1]
+    turns = torch.stack([logits[0, 0].roll(shift) for shift in range(experts)])  # each expert meets each logit once
+    assert load_balance(turns, k).item() == pytest.approx(1, abs=1e-12)
+    assert load_balance(torch.zeros(5, experts, dtype=torch.float64), k).item() == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_balance_is_experts_over_k_where_k_experts_do_everything(k):
+    logits = torch.tensor([0.0] * k + [-1e3] * (4 - k), dtype=torch.float64).expand(10, -1)
+    assert load_balance(logits, k).item() == pytest.approx(4 / k, abs=1e-12)
+
+
+def test_balance_is_a_penalty_that_spreads_the_work():
+    torch.manual_seed(0)
+    model = build("moe", balance=0.5)
+    with torch.no_grad():
+        for block in model.blocks:
+            block.steps["M"].f.gate.bias.copy_(torch.tensor([3.0, 3, 0, 0]))
+    with collect_penalties() as penalties:
+        model(vectors())
+    assert len(penalties) == 2 and 0.5 < min(penalties) <= max(penalties) < 0.5 * 4 / 2
+    sum(penalties).backward()
+    for block in model.blocks:  # descent lowers the gates that are used too much
+        assert ((block.steps["M"].f.gate.bias.grad > 0).tolist()) == [True, True, False, False]
+
+
+def test_no_penalty_as_published():
+    with collect_penalties() as penalties:
+        build("moe")(vectors())
+    assert penalties == []
+
+
+# ---------------------------------------------------------------- use
+
+@every_norm
+@every_kind
+def test_every_weight_learns_from_the_first_batch(kind, norm_at):
+    model = build(kind, norm_at=norm_at, triangles=True, positions="learned", max_length=LENGTH)
+    model(torch.cat([vectors(seed=s) for s in range(5)])).pow(3).sum().backward()  # a LayerNorm's square sum is constant
+    largest = max(p.grad.abs().max() for p in model.parameters())
+    silent = {name for name, p in model.named_parameters() if p.grad.abs().max() <= 1e-10 * largest}
+    assert silent == set()
+
+
+@every_kind
+def test_a_batch_leaves_nothing_behind(kind):
+    model = build(kind, balance=1.0)
+    before = pickle.dumps(model)
+    model(vectors())
+    assert pickle.dumps(model) == before
+
+
+@every_kind
+def test_dropout_acts_in_training_alone(kind):
+    model, x = build(kind, dropout=0.5), vectors()
+    assert torch.equal(model(x), model(x))
+    model.train()
+    assert not torch.equal(model(x), model(x))
+
+
+def test_it_is_a_trunk_for_vectors_and_tokens():
+    torch.manual_seed(0)
+    trunk = GeometricTransformer(config(), "full")
+    assert ContinuousModel(trunk, 3)(torch.randn(2, 5, 3)).shape == (2, 5, 3)
+    assert TokenModel(trunk, 11)(torch.zeros(2, 5, dtype=torch.int64)).shape == (2, 5, 11)
+
+
+# ---------------------------------------------------------------- errors
+
+@pytest.mark.parametrize("changes, message", [
+    ({"width": 10, "heads": 4}, "heads must divide width, got width 10 and heads 4"),
+    ({"layers": 0}, "layers must be at least 1, got 0"),
+    ({"heads": 0}, "heads must be at least 1, got 0"),
+    ({"top_k": 5}, "top_k must be from 1 to experts = 4, got 5"),
+    ({"top_k": 0}, "top_k must be from 1 to experts = 4, got 0"),
+    ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
+    ({"balance": -1.0}, "balance must not be negative, got -1.0"),
+    ({"norm_at": "both"}, "norm_at must be one of 'post', 'pre', got 'both'"),
+    ({"positions": "rope"}, "positions must be one of 'none', 'learned', got 'rope'"),
+])
+def test_it_refuses_a_bad_configuration(changes, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        config(**changes)
+
+
+def test_it_refuses_a_kind_that_it_does_not_know():
+    for make in (GeometricTransformer, GeometricDecoder):
+        with pytest.raises(ValueError, match="kind must be one of 'transformer', 'lite', 'full', 'moe', got 'heavy'"):
+            build("heavy", make)
+
+
+def test_it_refuses_inputs_that_do_not_fit():
+    with pytest.raises(ValueError, match=r"input must have width 8, got shape \(1, 5, 4\)"):
+        build("lite")(torch.randn(1, 5, 4).double())
+    with pytest.raises(ValueError, match="sequence of 7 positions is longer than max_length = 6"):
+        build("lite", positions="learned", max_length=6)(vectors())
+    with pytest.raises(ValueError, match="graph is read by kind 'full', got one for 'lite'"):
+        build("lite")(vectors(), path_graph(LENGTH))

@@ -1,0 +1,189 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from geolab.models import MessagePassing, RelationGraph, path_graph
+from geolab.probes import influence
+
+CLOSE = dict(rtol=0, atol=1e-12)
+WIDTH, RELATIONS, LENGTH = 5, 3, 6
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def vectors(seed=0):
+    return torch.randn(2, LENGTH, WIDTH, dtype=torch.float64, generator=generator(seed))
+
+
+def random_graph(seed):
+    """Up to 20 edges and 4 triangles, repeated ones, loops and lonely vertices among them."""
+    g = generator(seed)
+    edges, triangles = (int(torch.randint(n, (), generator=g)) for n in (21, 5))
+    return RelationGraph(torch.randint(LENGTH, (2, edges), generator=g), torch.randint(RELATIONS, (edges,), generator=g),
+                         torch.stack([torch.randperm(LENGTH, generator=g)[:3] for _ in range(triangles)], dim=1)
+                         if triangles else torch.empty(3, 0, dtype=torch.int64))
+
+
+def passing(seed=0, **options):
+    torch.manual_seed(seed)
+    return MessagePassing(WIDTH, RELATIONS, **options).double()
+
+
+def one_message_at_a_time(layer, h, graph):
+    """What reaches each vertex and how many messages that were: the published loop over edges, and one over triangles."""
+    reached, count = torch.zeros_like(h), torch.zeros(LENGTH, 1, dtype=h.dtype)
+    for (source, target), relation in zip(graph.edges.T.tolist(), graph.relations.tolist(), strict=True):
+        onehot = torch.eye(RELATIONS, dtype=h.dtype)[relation].expand(len(h), -1)
+        reached[:, target] += layer.out(layer.inside(torch.cat([h[:, source], h[:, target], onehot], dim=-1)).relu())
+        count[target] += 1
+    if layer.face is not None:
+        for a, b, c in graph.triangles.T.tolist():
+            for vertex in (c,) if graph.causal else (a, b, c):
+                reached[:, vertex] += layer.out(layer.face((h[:, a] + h[:, b] + h[:, c]) / 3).relu())
+                count[vertex] += 1
+    return reached, count
+
+
+# ---------------------------------------------------------------- the equation
+
+@given(seed=st.integers(0, 2**31), triangles=st.booleans(), normalise=st.booleans())
+def test_it_is_the_loop_over_edges(seed, triangles, normalise):
+    layer, h, graph = passing(seed, triangles=triangles, normalise=normalise), vectors(seed), random_graph(seed)
+    reached, count = one_message_at_a_time(layer, h, graph)
+    assert_close(layer(h, graph), h + (reached / count.clamp(min=1) if normalise else reached), **CLOSE)
+    assert_close(layer.messages(h, graph), layer(h, graph) - h, **CLOSE)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_it_is_the_loop_over_a_path_and_its_triangles(causal):
+    layer, h = passing(triangles=True), vectors()
+    graph = path_graph(LENGTH, causal=causal, typed=False, triangles=True)
+    assert_close(layer(h, graph), h + one_message_at_a_time(layer, h, graph)[0], **CLOSE)
+
+
+@given(seed=st.integers(0, 2**31), triangles=st.booleans(), normalise=st.booleans())
+def test_vertices_have_no_order_but_the_graph(seed, triangles, normalise):
+    layer, h, graph = passing(seed, triangles=triangles, normalise=normalise), vectors(seed), random_graph(seed)
+    order = torch.randperm(LENGTH, generator=generator(seed))
+    name = order.argsort()  # vertex v is found at name[v]
+    renamed = RelationGraph(name[graph.edges], graph.relations, name[graph.triangles])
+    assert_close(layer(h[:, order], renamed), layer(h, graph)[:, order], **CLOSE)
+
+
+def test_a_vertex_that_nobody_writes_to_stays_as_it_is():
+    graph = RelationGraph(torch.tensor([[0, 1, 2], [1, 2, 2]]), torch.tensor([0, 1, 2]))
+    for normalise in (True, False):
+        h = vectors()
+        changed = (passing(normalise=normalise)(h, graph) - h).abs().amax(dim=(0, 2)) > 0
+        assert changed.tolist() == [False, True, True, False, False, False]
+
+
+def test_relations_tell_edges_apart():
+    edges, h, layer = torch.tensor([[0], [1]]), vectors(), passing()
+    a, b = (layer(h, RelationGraph(edges, torch.tensor([r]))) for r in (0, 1))
+    assert (a - b)[:, 1].abs().max() > 1e-3
+
+
+def test_every_weight_learns():
+    layer = passing(triangles=True)
+    layer(vectors(), path_graph(LENGTH, skips=(2,), triangles=True, causal=True)).square().sum().backward()
+    learns = {name for name, p in layer.named_parameters() if p.grad.abs().max() > 0}
+    assert learns == {name for name, _ in layer.named_parameters()}
+
+
+# ---------------------------------------------------------------- graphs
+
+def pairs(graph):
+    return {(s, t): r for (s, t), r in zip(graph.edges.T.tolist(), graph.relations.tolist(), strict=True)}
+
+
+def test_a_path_joins_neighbours_both_ways():
+    graph = path_graph(4)
+    assert pairs(graph) == {(0, 1): 0, (1, 2): 0, (2, 3): 0, (1, 0): 1, (2, 1): 1, (3, 2): 1}
+    assert graph.triangles is None and not graph.causal
+    assert pairs(path_graph(4, typed=False)) == dict.fromkeys(pairs(graph), 0)
+
+
+def test_skips_have_relations_of_their_own():
+    assert pairs(path_graph(4, skips=(2,), causal=True)) == {(0, 1): 0, (1, 2): 0, (2, 3): 0, (0, 2): 1, (1, 3): 1}
+    both = pairs(path_graph(4, skips=(3,)))
+    assert (both[0, 1], both[0, 3], both[1, 0], both[3, 0]) == (0, 1, 2, 3) and len(both) == 8
+
+
+def test_triangles_are_three_in_a_row():
+    assert path_graph(5, triangles=True).triangles.T.tolist() == [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_a_short_path_is_a_graph(length):
+    graph = path_graph(length, skips=(2, 5), typed=False, triangles=True)
+    assert graph.edges.shape == (2, 2 * (length - 1)) and graph.triangles.shape == (3, 0)
+    h = vectors()[:, :length]
+    assert_close(passing(triangles=True)(h, graph)[:, :1] == h[:, :1], torch.full((2, 1, WIDTH), length == 1))
+
+
+@given(length=st.integers(3, 8), skip=st.integers(2, 9), triangles=st.booleans())
+def test_a_message_goes_as_far_as_its_edge(length, skip, triangles):
+    layer = passing(triangles=triangles)
+    h = torch.randn(8, length, WIDTH, dtype=torch.float64, generator=generator())  # of 8, one at least opens a relu
+    for causal in (True, False):
+        graph = path_graph(length, causal=causal, skips=(skip,), typed=False, triangles=triangles)
+        reads = influence(lambda h: layer(h, graph), h) > 0
+        distance = torch.arange(length)[:, None] - torch.arange(length)
+        near = {0, 1, skip} | ({2} if triangles else set())
+        allowed = torch.tensor([[d.item() in near or (not causal and -d.item() in near) for d in row] for row in distance])
+        assert (reads == allowed).all()
+
+
+# ---------------------------------------------------------------- errors
+
+EDGE = torch.tensor([[0], [1]])
+ZERO = torch.tensor([0])
+
+
+@pytest.mark.parametrize("graph, message", [
+    (RelationGraph(EDGE, torch.tensor([3])), "relations must be from 0 to 2, got 3 to 3"),
+    (RelationGraph(EDGE, torch.tensor([-1])), "relations must be from 0 to 2, got -1 to -1"),
+    (RelationGraph(torch.tensor([[0], [6]]), ZERO), "edges must be from 0 to 5, got 0 to 6"),
+    (RelationGraph(torch.tensor([[-1], [1]]), ZERO), "edges must be from 0 to 5, got -1 to 1"),
+    (RelationGraph(EDGE, ZERO, torch.tensor([[0], [1], [9]])), "triangles must be from 0 to 5, got 0 to 9"),
+    (RelationGraph(EDGE, ZERO), "triangles=True needs a graph with triangles, got one without"),
+])
+def test_it_refuses_a_graph_that_does_not_fit(graph, message):
+    layer = passing(triangles="triangles" in message)
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        layer(vectors(), graph)
+
+
+def test_it_refuses_another_width():
+    with pytest.raises(ValueError, match=r"h must be \(B, L, 5\), got shape \(2, 6, 4\)"):
+        passing()(vectors()[..., :4], path_graph(LENGTH))
+    with pytest.raises(ValueError, match="relations must be at least 1, got 0"):
+        MessagePassing(WIDTH, 0)
+
+
+@pytest.mark.parametrize("arguments, message", [
+    ((EDGE.T, ZERO), r"edges must be int64 of shape \(2, any\), got torch.int64 of shape \(1, 2\)"),
+    ((EDGE.float(), ZERO), r"edges must be int64 of shape \(2, any\), got torch.float32 of shape \(2, 1\)"),
+    ((EDGE, ZERO, EDGE), r"triangles must be int64 of shape \(3, any\), got torch.int64 of shape \(2, 1\)"),
+    ((EDGE, torch.tensor([0, 0])), r"relations must be int64 of shape \(1,\), got torch.int64 of shape \(2,\)"),
+    ((EDGE.flip(0), ZERO, None, True), "edges of a causal graph must have vertices in rising order"),
+    ((EDGE, ZERO, torch.tensor([[0], [2], [1]]), True), "triangles of a causal graph must have vertices in rising order"),
+])
+def test_it_refuses_what_is_no_graph(arguments, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        RelationGraph(*arguments)
+
+
+@pytest.mark.parametrize("options, message", [
+    (dict(length=0), "length must be at least 1, got 0"),
+    (dict(length=4, skips=(1,)), r"skips must be different numbers from 2, got \(1,\)"),
+    (dict(length=4, skips=(2, 2)), r"skips must be different numbers from 2, got \(2, 2\)"),
+])
+def test_it_refuses_a_path_that_is_none(options, message):
+    with pytest.raises(ValueError, match=message):
+        path_graph(**options)

@@ -1,0 +1,155 @@
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from geolab.models import REGIMES, RegimeModel
+from geolab.probes import future_influence, influence
+
+CLOSE = dict(rtol=0, atol=1e-12)
+VOCABULARY, LENGTH = 11, 9
+
+every_regime = pytest.mark.parametrize("name", REGIMES)
+
+
+def build(name, layers=2, **options):
+    torch.manual_seed(0)
+    return RegimeModel(name, VOCABULARY, **{"width": 16, "layers": layers, "max_length": LENGTH} | options).double().eval()
+
+
+def tokens(batch=4, length=LENGTH):
+    return torch.randint(VOCABULARY, (batch, length), generator=torch.Generator().manual_seed(0))
+
+
+# ---------------------------------------------------------------- what reaches a prediction
+
+def test_the_zoo_is_the_lectures_and_one_repair():
+    declared = {name: regime.declared for name, regime in REGIMES.items()}
+    assert declared == {"AR-Base": "strict causal", "AR+FutureHint": "future-informed", "GT-CausalGeom": "strict causal",
+                        "GT-AugGeom": "future-informed", "GT-PredictiveHint": "admissible augmentation",
+                        "GT-CausalSelfHint": "strict causal", "GT-PredictiveHint, causal": "admissible augmentation"}
+
+
+@every_regime
+def test_the_probe_finds_what_is_stated(name):
+    model = build(name)
+    ahead = future_influence(model, tokens())
+    assert model.leaks == REGIMES[name].reads_future
+    assert ahead > 1e-6 if model.leaks else ahead == 0
+    assert influence(model, tokens())[torch.ones(LENGTH, LENGTH).tril() > 0].min() > 0  # and all of the past is read
+
+
+def test_of_the_declarations_one_is_wrong():
+    wrong = [name for name, regime in REGIMES.items() if regime.reads_future != (regime.declared == "future-informed")]
+    assert wrong == ["GT-PredictiveHint"]
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("name", [name for name, regime in REGIMES.items() if regime.reads_future])
+def test_a_leak_reaches_one_position_ahead_a_layer(name, layers):
+    ahead = influence(build(name, layers), tokens()).triu(1) > 0
+    distance = torch.arange(LENGTH) - torch.arange(LENGTH)[:, None]
+    reach = 1 if name == "AR+FutureHint" else layers  # which looks once, before the output
+    assert (ahead == ((distance > 0) & (distance <= reach))).all()
+
+
+def test_a_derivative_does_not_see_the_leak_of_a_hint():
+    model = build("GT-PredictiveHint", layers=1)
+    embedded = model.embedding(tokens()).detach()
+
+    def from_vectors(vectors):
+        hook = model.embedding.register_forward_hook(lambda *_: vectors)
+        try:
+            return model(tokens())
+        finally:
+            hook.remove()
+
+    assert future_influence(from_vectors, embedded) == 0
+    assert future_influence(model, tokens()) > 1e-6
+
+
+# ---------------------------------------------------------------- the equations
+
+def test_ar_base_is_two_of_torchs_encoder_layers():
+    model = build("AR-Base")
+    h, mask = model.embedding(tokens()) + model.position.weight, nn.Transformer.generate_square_subsequent_mask(LENGTH).double()
+    for block in model.blocks:
+        A, F = block.steps["A"], block.steps["F"]
+        layer = nn.TransformerEncoderLayer(16, 4, 64, batch_first=True).double().eval()
+        for to, of in ((layer.self_attn, A.f.attention), (layer.norm1, A.norm), (layer.linear1, F.f[0]), (layer.linear2, F.f[3]),
+                       (layer.norm2, F.norm)):
+            to.load_state_dict(of.state_dict())
+        h = layer(h, src_mask=mask)
+    assert_close(model(tokens()), h @ model.output.weight.T + model.output.bias, **CLOSE)
+
+
+def test_the_future_hint_adds_a_fifth_of_the_next_state_and_nothing_at_the_end():
+    base, hinted = build("AR-Base"), build("AR+FutureHint")
+    base.output = hinted.output = nn.Identity()
+    h = base(tokens())
+    assert_close(hinted(tokens())[:, :-1], h[:, :-1] + 0.2 * h[:, 1:], **CLOSE)
+    assert_close(hinted(tokens())[:, -1], h[:, -1], **CLOSE)
+
+
+TAPS = {"GT-CausalGeom": (-2, -1, 0), "GT-AugGeom": (-1, 0, 1), "GT-PredictiveHint": (-1, 0, 1),
+        "GT-CausalSelfHint": (-3, -2, -1), "GT-PredictiveHint, causal": (-2, -1, 0)}
+
+
+@pytest.mark.parametrize("name", TAPS)
+def test_the_last_step_adds_a_convolution_of_the_state_or_of_the_hint(name):
+    model = build(name, layers=1)
+    h0 = model.embedding(tokens()) + model.position.weight
+    A, F, C = model.blocks[0].steps.values()
+    h = F(A(h0))
+    read = h if "Geom" in name else model.output(h0).softmax(-1) @ model.embedding.weight
+    weight, bias = C.f.conv.conv.weight[:, 0], C.f.conv.conv.bias
+    mixed = bias.repeat(4, LENGTH, 1)
+    for t in range(LENGTH):
+        for tap, shift in enumerate(TAPS[name]):
+            if 0 <= t + shift < LENGTH:
+                mixed[:, t] += weight[:, tap] * read[:, t + shift]
+    assert_close(model(tokens()), model.output(C.norm(h + mixed)), **CLOSE)
+
+
+def test_the_feed_forward_of_a_geometric_block_is_gelu():
+    F = build("GT-CausalGeom").blocks[0].steps["F"]
+    x = torch.linspace(-2, 2, 32, dtype=torch.float64).reshape(2, 16)
+    up, down = F.f[0], F.f[2]
+    z = up(x)
+    assert_close(F.f(x), down(z * (1 + torch.erf(z / 2**0.5)) / 2), **CLOSE)
+
+
+@every_regime
+def test_every_weight_learns_from_the_first_batch(name):
+    model = build(name)
+    loss = nn.functional.cross_entropy(model(tokens(32)).flatten(0, 1), tokens(32).flatten())
+    loss.backward()
+    largest = max(p.grad.abs().max() for p in model.parameters())
+    assert all(p.grad.abs().max() > 1e-10 * largest for p in model.parameters())
+
+
+def test_a_hint_teaches_neither_output_nor_embedding():
+    model = build("GT-PredictiveHint", layers=1)
+    assert not model.hint(model.embedding(tokens())).requires_grad
+
+
+def test_parameters_count():
+    D, V, T = 64, 100, 128
+    ar = V * D + T * D + D * V + V + 2 * (4 * D**2 + 4 * D + 8 * D**2 + 5 * D + 4 * D)
+    for name in REGIMES:
+        count = sum(p.numel() for p in RegimeModel(name, V).parameters())
+        assert count == (ar if name.startswith("AR") else ar + 2 * (3 * D + D + 2 * D))
+
+
+# ---------------------------------------------------------------- errors
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(ValueError, match="name must be one of 'AR-Base', .*'GT-PredictiveHint, causal', got 'GT'"):
+        build("GT")
+
+
+def test_it_refuses_what_does_not_fit():
+    with pytest.raises(ValueError, match="heads must divide width, got width 16 and heads 3"):
+        build("AR-Base", heads=3)
+    with pytest.raises(ValueError, match="sequence of 10 positions is longer than max_length = 9"):
+        build("AR-Base")(tokens(length=10))
