@@ -50,16 +50,7 @@ class Text:
     def sample(self, split: str, seed: int | None = None) -> Pairs:
         """Windows side by side, the first byte of one the last target of the one before; a seed starts them at random."""
         require_split(split)
-        data = np.frombuffer(_sample(split) if self.corpus == "sample" else _online(self.corpus, split, self.size), np.uint8)
-        count = (len(data) - 1) // self.context
-        if count < 1:
-            raise ValueError(f"context must be shorter than the {len(data)} bytes of {split} text, got {self.context}")
-        if seed is None:
-            start = self.context * np.arange(count)
-        else:
-            start = np.random.RandomState(seed).randint(len(data) - self.context, size=count)
-        windows = torch.from_numpy(data[start[:, None] + np.arange(self.context + 1)].astype(np.int64))
-        return Pairs(windows[:, :-1], windows[:, 1:])
+        return windows(np.frombuffer(read(self.corpus, split, self.size), np.uint8), self.context, seed)
 
     def decode(self, tokens: Tensor) -> str:
         """(T,) bytes as text."""
@@ -81,6 +72,27 @@ class Text:
         return {"uniform": math.log(256),
                 "unigram": -unigram[targets].log().mean().item(),
                 "bigram": -bigram[inputs, targets].log().mean().item()}
+
+
+def windows(data: np.ndarray, context: int, seed: int | None = None) -> Pairs:
+    """Windows of a sequence of tokens and what comes next; side by side, or started at random by a seed.
+
+    Raises: ValueError for a context that the sequence can't fill.
+    """
+    count = (len(data) - 1) // context
+    if count < 1:
+        raise ValueError(f"context must be shorter than the {len(data)} tokens of the text, got {context}")
+    if seed is None:
+        start = context * np.arange(count)
+    else:
+        start = np.random.RandomState(seed).randint(len(data) - context, size=count)
+    cut = torch.from_numpy(data[start[:, None] + np.arange(context + 1)].astype(np.int64))
+    return Pairs(cut[:, :-1], cut[:, 1:])
+
+
+def read(corpus: str, split: str, size: int) -> bytes:
+    """The text of a split: of the shipped sample, or the first `size` bytes of a corpus by name."""
+    return _sample(split) if corpus == "sample" else _online(corpus, split, size)
 
 
 @cache

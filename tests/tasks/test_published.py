@@ -4,7 +4,8 @@ import hashlib
 
 import pytest
 
-from geolab.tasks import Copy, Echo, Gyroscope, NearPi, Negation, Reflection
+from geolab.tasks import (Copy, Denoising, Echo, Gyroscope, Moons, NearPi, Negation, RandomTokens, Reflection, Sudoku,
+                          Words)
 
 # mean and second moment of the validation inputs, and a hash of the first sequence to three decimals
 PUBLISHED = {
@@ -15,6 +16,12 @@ PUBLISHED = {
     "negation": (Negation(), -0.0071901828, 0.9982225476, "86af00ade1b49aa8"),
     "copy": (Copy(), 32.572125, 1423.4788125, "d53188bcf7d251e7"),
     "reflection": (Reflection(), -0.00087793704, 0.993930964, "cd3d704c981c378d"),
+    "moons": (Moons(), 0.3731807037, 0.6927337467, "45a2eda78424001a"),
+    "sudoku": (Sudoku(), 0.3, 0.3, "2995598c34f62294"),
+    "sudoku by grid": (Sudoku(split="by grid"), 0.3, 0.3, "5ffd2a156a68ef8d"),
+    "random tokens": (RandomTokens(), 31.65158333, 1343.963833, "45ae68a2d896b86d"),
+    "words": (Words(), 157.0499387, 143428.1955, "2a16efb54692eaa8"),
+    "denoising": (Denoising(), 0.1645499731, 0.5872315657, "80fdd2738036c382"),
 }
 
 

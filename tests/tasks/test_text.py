@@ -122,5 +122,5 @@ def test_bad_arguments_are_refused():
         Text("wikipedia")
     with pytest.raises(ValueError, match="context must be at least 1, got 0"):
         Text(context=0)
-    with pytest.raises(ValueError, match="context must be shorter than the 27643 bytes of validation text, got 30000"):
+    with pytest.raises(ValueError, match="context must be shorter than the 27643 tokens of the text, got 30000"):
         Text(context=30_000).sample("validation")

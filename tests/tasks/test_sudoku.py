@@ -1,0 +1,157 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, strategies as st
+from torch import nn
+
+from geolab.tasks import Sudoku
+from geolab.tasks.sudoku import PUBLISHED_START, grids, triples, units
+
+
+def test_every_cell_lies_in_a_row_a_column_and_a_block():
+    assert units().shape == (12, 4) and torch.bincount(units().flatten()).tolist() == [3] * 16
+    assert units()[[1, 5, 10]].tolist() == [[4, 5, 6, 7], [1, 5, 9, 13], [8, 9, 12, 13]]
+
+
+def test_triples_are_the_triangles_inside_a_unit():
+    found = {tuple(sorted(triple)) for triple in triples().tolist()}
+    assert triples().shape == (48, 3) and len(found) == 48
+    assert all(any(set(triple) <= set(unit) for unit in units().tolist()) for triple in found)
+
+
+def test_there_are_288_grids_of_which_the_generator_reaches_96():
+    every, reached = grids("all"), grids("published")
+    assert every.shape == (288, 16) and reached.shape == (96, 16)
+    for grid in every:
+        assert all(set(grid[unit]) == {0, 1, 2, 3} for unit in units().numpy())
+    known = set(map(tuple, every.tolist()))
+    assert len(known) == 288 and set(map(tuple, reached.tolist())) < known
+    assert tuple(sum(PUBLISHED_START, [])) in set(map(tuple, reached.tolist()))
+
+
+@given(st.permutations(range(4)), st.booleans(), st.booleans(), st.booleans(), st.booleans())
+def test_the_generators_moves_stay_among_its_grids(digits, in_band, bands, in_stack, stacks):
+    rows = [1, 0, 2, 3] if in_band else [0, 1, 2, 3]
+    columns = [0, 1, 3, 2] if in_stack else [0, 1, 2, 3]
+    rows, columns = rows[2:] + rows[:2] if bands else rows, columns[2:] + columns[:2] if stacks else columns
+    known = set(map(tuple, grids("published").tolist()))
+    for grid in grids("published")[::17]:
+        moved = np.array(digits)[grid.reshape(4, 4)[rows][:, columns]]
+        assert tuple(moved.ravel().tolist()) in known
+
+
+@pytest.mark.parametrize("split", ["published", "by grid"])
+class TestBothSplits:
+    def test_a_puzzle_shows_its_givens_and_nothing_else(self, split):
+        task = Sudoku(split=split, givens=5)
+        for part, count in (("train", 600), ("validation", 200)):
+            inputs, targets = task.sample(part)
+            assert inputs.shape == (count, 16, 5) and inputs.dtype == torch.float32
+            assert targets.shape == (count, 16) and targets.dtype == torch.int64
+            given_cells = inputs[..., 4] == 1
+            assert (given_cells.sum(1) == 5).all() and (inputs[..., :4].sum(-1) == 1).all()
+            assert (inputs[..., :4].argmax(-1)[given_cells] == targets[given_cells]).all()
+            assert (inputs[..., :4].argmax(-1)[~given_cells] == 0).all()
+            assert set(map(tuple, targets.tolist())) <= set(map(tuple, grids("all").tolist()))
+
+    def test_every_cell_is_given_as_often(self, split):
+        share = Sudoku(split=split, train=20_000).sample("train").inputs[..., 4].mean(0)
+        assert (share - 0.5).abs().max() < 5 * 0.5 / math.sqrt(20_000)
+
+    def test_a_seed_decides_all(self, split):
+        task = Sudoku(split=split)
+        state = torch.get_rng_state()
+        first, again, other = task.sample("train"), task.sample("train"), task.sample("train", seed=7)
+        assert torch.equal(first.inputs, again.inputs) and not torch.equal(first.inputs, other.inputs)
+        assert torch.equal(state, torch.get_rng_state())
+
+    def test_the_floor_is_what_the_posterior_scores(self, split):
+        """Over all grids of the task, which "by grid" parts in two."""
+        task = Sudoku(split=split, train=30_000, validation=10_000)
+        losses = []
+        for part in ("train", "validation"):
+            inputs, targets = task.sample(part)
+            chance = task.bayes_predictor(inputs).gather(2, targets[..., None])
+            losses.append(-chance.log().mean((1, 2)))
+        losses = torch.cat(losses)
+        assert abs(losses.mean() - task.bayes_floor()) < 4 * losses.std() / 200
+
+    def test_a_posterior_is_the_mean_of_the_grids_with_the_givens(self, split):
+        task = Sudoku(split=split, givens=4, validation=30)
+        inputs, targets = task.sample("validation")
+        every = grids("published" if split == "published" else "all")
+        for puzzle, target, chance in zip(inputs.numpy(), targets.numpy(), task.bayes_predictor(inputs).numpy()):
+            cells = puzzle[:, 4] == 1
+            fitting = every[(every[:, cells] == target[cells]).all(1)]
+            np.testing.assert_allclose(chance, np.eye(4)[fitting].mean(0), rtol=1e-12)
+
+    def test_more_givens_are_never_worse(self, split):
+        floors = [Sudoku(split=split, givens=k).bayes_floor() for k in range(16)]
+        shares = [Sudoku(split=split, givens=k).unique_share() for k in range(16)]
+        assert floors == sorted(floors, reverse=True) and shares == sorted(shares)
+        assert floors[0] == pytest.approx(math.log(4)) and floors[-1] == 0 and shares[0] == 0 and shares[-1] == 1
+
+    def test_baselines_stand_in_the_order_of_what_they_know(self, split):
+        scores = Sudoku(split=split, validation=2000).baselines()
+        assert scores["uniform"] == pytest.approx(math.log(4) / 2)
+        assert scores["all completions"] < scores["candidates"] < scores["digits left over"] < scores["uniform"]
+
+    def test_the_ceiling_of_a_blind_model_is_what_counting_scores(self, split):
+        task = Sudoku(split=split, validation=20_000)
+        inputs, targets = task.sample("validation")
+        counts = torch.nn.functional.one_hot(targets, 4).double() * (inputs[..., 4:] == 0)
+        loss, accuracy = task.blind_ceiling()
+        assert task.baselines()["digits left over"] == pytest.approx(loss, abs=1e-3)
+        assert (8 + counts.sum(1).max(1).values).mean().item() / 16 == pytest.approx(accuracy, abs=1e-3)
+
+
+def test_the_shares_that_the_chapter_prints():
+    published, by_grid = Sudoku(), Sudoku(split="by grid")
+    assert published.unique_share() == pytest.approx(0.99891, abs=1e-5)
+    assert by_grid.unique_share() == pytest.approx(0.79886, abs=1e-5)
+    assert published.bayes_floor() == pytest.approx(3.770e-4, abs=1e-7)
+    assert by_grid.bayes_floor() == pytest.approx(0.036525, abs=1e-6)
+    loss, accuracy = published.blind_ceiling()
+    assert loss == pytest.approx(0.63429, abs=1e-5) and accuracy == pytest.approx(0.69079, abs=1e-5)
+
+
+def test_published_validation_can_be_memorised_and_by_grid_can_not():
+    for split, known in (("published", 200), ("by grid", 0)):
+        train, validation = (set(map(tuple, Sudoku(split=split).sample(part).targets.tolist())) for part in ("train", "validation"))
+        seen = sum(tuple(grid) in train for grid in Sudoku(split=split).sample("validation").targets.tolist())
+        assert seen == known
+        if split == "by grid":
+            parts = [set(map(tuple, Sudoku(split=split).solutions(part).tolist())) for part in ("train", "validation")]
+            assert train <= parts[0] and validation <= parts[1] and not parts[0] & parts[1] and len(parts[0] | parts[1]) == 288
+
+
+@given(st.permutations(range(16)), st.integers(0, 1000))
+def test_attention_without_positions_stays_under_the_ceiling(order, seed):
+    """Any such network treats blanks alike, whatever its weights: all blanks of a puzzle get one prediction."""
+    torch.manual_seed(seed)
+    embed, attend, read = nn.Linear(5, 8), nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, 4)
+    inputs, _ = Sudoku(validation=3).sample("validation")
+    h = embed(inputs[:, list(order)])
+    prediction = read(h + attend(h, h, h)[0])
+    blank = inputs[:, list(order), 4] == 0
+    for row, cells in zip(prediction, blank):
+        assert (row[cells] - row[cells][0]).abs().max() < 1e-5 < (row[~cells] - row[cells][0]).abs().max()
+
+
+def test_accuracy_over_all_cells_and_over_blanks():
+    task = Sudoku(givens=12, validation=50)
+    inputs, targets = task.sample("validation")
+    guess = torch.nn.functional.one_hot(torch.where(inputs[..., 4] == 1, targets, (targets + 1) % 4), 4).double()
+    assert task.accuracy(guess, targets) == 0.75 and task.accuracy(guess, targets, inputs) == 0
+    assert task.loss(torch.zeros(50, 16, 4), targets).item() == pytest.approx(math.log(4))
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="split must be one of 'published', 'by grid', got 'random'"):
+        Sudoku(split="random")
+    with pytest.raises(ValueError, match="givens must be from 0 to 15, got 16"):
+        Sudoku(givens=16)
+    with pytest.raises(ValueError, match="split must be 'train' or 'validation', got 'test'"):
+        Sudoku().sample("test")
