@@ -23,23 +23,27 @@ from geolab.training import Budget, fit
 
 
 def compare(models: Mapping[str, Callable[[], nn.Module]], task: Task, budget: Budget, *, seeds: Sequence[int],
-            rates: Sequence[float], search_steps: int, folder: str | Path,
+            rates: Sequence[float], search_steps: int | None = None, search_seeds: Sequence[int] | None = None, folder: str | Path,
             measure: Callable[[nn.Module], dict] | None = None) -> dict:
-    """Train each model at the learning rate that wins its own search.
+    """Train each model at the learning rate with the lowest mean validation loss in its own search.
 
     Arguments:
         models: name -> a function that builds the model; it is called under `torch.manual_seed(seed)`.
         budget: of the long runs; its learning rate is replaced by the winner.
-        rates: the learning rates that are tried, the same ones for every model, with every seed, for `search_steps` steps.
+        rates: the learning rates that are tried, the same ones for every model. A single one needs no search, and gets none.
+        search_steps, search_seeds: of the search; the seeds are those of the long runs unless told.
         folder: for the checkpoints; a run that is finished there is read, not repeated.
         measure: trained model -> numbers to keep beside its losses.
     Returns: plain data: "parameters", "search" (all its runs, and the best rate a model) and "runs" (one a model and seed,
         with the validation losses at "evaluated_at"). A run that diverged has no losses but the word.
-    Raises: ValueError for no seed or no rate; RuntimeError when every rate of a model diverges.
+    Raises: ValueError for no seed or no rate, or rates without search_steps; RuntimeError when every rate of a model diverges.
     """
-    if not seeds or not rates:
-        raise ValueError(f"compare needs at least one seed and one rate, got seeds={seeds!r} and rates={rates!r}")
-    searched = replace(budget, steps=search_steps)
+    search_seeds = seeds if search_seeds is None else search_seeds
+    if not seeds or not search_seeds or not rates:
+        raise ValueError("compare needs at least one seed and one rate, "
+                         f"got seeds={seeds!r}, search_seeds={search_seeds!r} and rates={rates!r}")
+    if len(rates) > 1 and search_steps is None:
+        raise ValueError(f"search_steps must be given to choose among {len(rates)} rates, got None")
 
     def train(name: str, seed: int, setting: Budget):
         print(f"{name}, seed {seed}, learning rate {setting.lr:g}, {setting.steps} steps", file=sys.stderr, flush=True)
@@ -51,13 +55,14 @@ def compare(models: Mapping[str, Callable[[], nn.Module]], task: Task, budget: B
         except FloatingPointError:
             return model, None
 
-    search, best = [], {}
-    for name in models:
+    search, best = [], dict.fromkeys(models, rates[0])
+    for name in models if len(rates) > 1 else ():
         means = {}
         for lr in rates:
-            finals = [history.final if history else None
-                      for _, history in (train(name, seed, replace(searched, lr=lr)) for seed in seeds)]
-            search += [{"model": name, "lr": lr, "seed": seed, "validation_loss": final} for seed, final in zip(seeds, finals)]
+            setting = replace(budget, steps=search_steps, lr=lr)
+            finals = [history.final if history else None for _, history in (train(name, seed, setting) for seed in search_seeds)]
+            search += [{"model": name, "lr": lr, "seed": seed, "validation_loss": final}
+                       for seed, final in zip(search_seeds, finals)]
             means[lr] = math.inf if None in finals else sum(finals) / len(finals)
         best[name] = min(means, key=means.get)
         if math.isinf(means[best[name]]):
@@ -74,9 +79,10 @@ def compare(models: Mapping[str, Callable[[], nn.Module]], task: Task, budget: B
                         "validation_loss": [float(f"{loss:.5g}") for loss in history.validation_loss]}
                 run |= {"measured": measure(model)} if measure else {}
             runs.append(run)
-    return {"task": repr(task), "budget": {**asdict(budget), "lr": "by search"}, "seeds": list(seeds),
+    return {"task": repr(task), "budget": {**asdict(budget), "lr": "by search" if search else rates[0]}, "seeds": list(seeds),
             "parameters": {name: sum(p.numel() for p in build().parameters()) for name, build in models.items()},
-            "search": {"steps": search_steps, "rates": list(rates), "best": best, "runs": search}, "runs": runs}
+            "search": {"steps": search_steps, "seeds": list(search_seeds), "rates": list(rates), "best": best, "runs": search},
+            "runs": runs}
 
 
 def record(path: str | Path, experiment: str, content: dict) -> None:

@@ -10,38 +10,26 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from torch import Tensor
-
 from geolab import Budget
 from geolab.compare import compare, record
 from geolab.models import TokenModel, Transformer, TransformerConfig
 from geolab.models.inspect import operators_by_layer
 from geolab.papers.configurations import DDL_CONTROLS, DDL_VARIANTS
 from geolab.probes import statistics_by_layer
-from geolab.residuals import Delta, Sublayer
 from geolab.tasks import Copy, Task, Text
 
 OUT = Path(__file__).with_suffix(".json")
 CONFIG = TransformerConfig.ddl(width=32, layers=3, heads=4)
 SEEDS, RATES = (0, 1, 2), (1e-2, 3e-2, 1e-1, 3e-1)
 
-
-class WriteOnly(Delta):
-    """x ← x + β v k: writes as the delta residual does, and erases nothing."""
-
-    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        direction, value, beta = self.coefficients(state, sublayer)
-        return state + (beta * value).unsqueeze(-1) * direction
-
-
 MATRIX, TOKEN = DDL_VARIANTS["delta-matrix"]
-CONTROLS = {"delta, write-only": (WriteOnly, {})} | {
+CONTROLS = {"delta, write-only": ("delta", {"erase": False})} | {
     f"delta-matrix, {name}": (MATRIX, TOKEN | options) for name, options in DDL_CONTROLS.items()}
 MODELS = {name: DDL_VARIANTS[name] for name in ("additive", "delta", "delta-matrix", "delta-matrix-ec", "delta-matrix-cc")} | CONTROLS
 ON_COPY = ("additive", "delta, write-only", "delta", "delta-matrix, additive-matrix", "delta-matrix, write-only", "delta-matrix")
 
 
-def build(task: Task, residual: str | type, options: dict) -> TokenModel:
+def build(task: Task, residual: str, options: dict) -> TokenModel:
     return TokenModel(Transformer(CONFIG, residual, **options), task.vocabulary)
 
 

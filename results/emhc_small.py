@@ -8,8 +8,6 @@ On echo every model runs in full at two learning rates, on the other tasks all r
 from functools import partial
 from pathlib import Path
 
-import torch
-
 from geolab import Budget
 from geolab.compare import compare, record
 from geolab.models import ContinuousModel, Transformer, TransformerConfig
@@ -24,7 +22,7 @@ MODELS = {  # name -> residual, blocks (so that all have 52 000 to 64 000 parame
     "delta, leak": ("benchmark-delta", 4, {"pool": "sequence"}),
     "delta": ("benchmark-delta", 4, {"pool": "causal"}),
     "mhc": ("benchmark-mhc", 4, {}),
-    "mhc, near": ("benchmark-mhc", 4, {}),
+    "mhc, near": ("benchmark-mhc", 4, {"diagonal": 8.0}),
     "jpmhc": ("benchmark-jpmhc", 2, {}),
     "hybrid, leak": ("emhc-hybrid", 3, PUBLISHED),
     "hybrid": ("emhc-hybrid", 3, PUBLISHED | {"pool": "causal"}),
@@ -44,8 +42,6 @@ def build(name: str) -> ContinuousModel:
     config = TransformerConfig.benchmark(width=32, layers=layers, heads=4, max_length=32)
     model = ContinuousModel(Transformer(config, residual, **options), 16)
     for layer in model.trunk.layers:
-        if name == "mhc, near":
-            layer.residual.maps.bias.data[-16:] = 8 * torch.eye(4).flatten()
         if name == "maps only":  # u = v = 0 gives Q = I, and no gradient to leave it
             for parameter in layer.residual.generator[-1].parameters():
                 parameter.data.zero_()

@@ -64,9 +64,36 @@ def test_a_model_that_always_diverges_is_named(search):
         compare({"broken": Diverges}, TASK, SHORT, **search)
 
 
-def test_nothing_to_try_is_refused(search):
-    with pytest.raises(ValueError, match=r"at least one seed and one rate, got seeds=\(\)"):
-        compare(MODELS, TASK, SHORT, **{**search, "seeds": ()})
+def test_a_single_rate_is_not_searched_for(search):
+    trained = []
+
+    def build():
+        trained.append(nn.Linear(4, 4))
+        return trained[-1]
+
+    found = compare({"linear": build}, TASK, SHORT, seeds=(0, 1), rates=(1e-2,), folder=search["folder"])
+    assert len(trained) == 3  # one a seed, and one whose parameters are counted
+    assert found["search"]["runs"] == [] and found["search"]["best"] == {"linear": 1e-2}
+    assert [run["lr"] for run in found["runs"]] == [1e-2, 1e-2]
+
+
+def test_a_run_that_diverges_at_the_only_rate_says_so(search):
+    found = compare({"broken": Diverges}, TASK, SHORT, seeds=(0,), rates=(1e-2,), folder=search["folder"])
+    assert found["runs"] == [{"model": "broken", "seed": 0, "lr": 1e-2, "diverged": True}]
+
+
+def test_the_search_can_have_seeds_of_its_own(search):
+    found = compare({"linear": MODELS["linear"]}, TASK, SHORT, **search, search_seeds=(7,))
+    assert [run["seed"] for run in found["search"]["runs"]] == [7, 7] and found["search"]["seeds"] == [7]
+    assert [run["seed"] for run in found["runs"]] == [0, 1]
+
+
+@pytest.mark.parametrize("nothing, message", [
+    ({"seeds": ()}, r"at least one seed and one rate, got seeds=\(\)"), ({"rates": ()}, r"and rates=\(\)"),
+    ({"search_seeds": ()}, r"search_seeds=\(\)"), ({"search_steps": None}, "search_steps must be given to choose among 2 rates, got None")])
+def test_nothing_to_try_is_refused(search, nothing, message):
+    with pytest.raises(ValueError, match=message):
+        compare(MODELS, TASK, SHORT, **{**search, **nothing})
 
 
 def test_a_record_has_its_provenance_and_stays(tmp_path):

@@ -58,7 +58,7 @@ def step_times(models: list[nn.Module], x: Tensor, repeats: int) -> list[float]:
 
 
 def _training_step(model: nn.Module, x: Tensor) -> Callable[[], None]:
-    optimizer = torch.optim.AdamW(model.parameters())
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)  # as `fit` has it
 
     def step():
         optimizer.zero_grad()

@@ -19,6 +19,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from geolab.operators._checks import require_square
+from geolab.operators.outer import outer
+from geolab.operators.precision import full_precision
 
 STARTS = ("shifted", "identity")
 
@@ -32,6 +34,7 @@ def skew(w: Tensor) -> Tensor:
     return w - w.mT
 
 
+@full_precision
 def cayley_rank2(u: Tensor, v: Tensor, beta: Tensor | float) -> Tensor:
     """Q = I − 2/(1 + s²) (M − M²), with M = β/2 (u vᵀ − v uᵀ) and s² = Σ_{i<j} M_ij² (E-MHC-Geo eq. 3).
 
@@ -51,12 +54,11 @@ def cayley_rank2(u: Tensor, v: Tensor, beta: Tensor | float) -> Tensor:
     if beta.ndim and beta.shape != u.shape[:-1]:
         raise ValueError(f"beta must be one number a pair, got {tuple(beta.shape)} with pairs {tuple(u.shape[:-1])}")
     if u.shape[-1] == 4:
-        tables = _tables(u.dtype, u.device)
-        outer = (beta.unsqueeze(-1) * u @ tables.left[:4]) * (v @ tables.right[4:])  # β u vᵀ: M is its skew-symmetric part
-        return _Quaternions.apply(outer.unflatten(-1, (4, 4)), False)
+        return _Quaternions.apply(outer(beta.unsqueeze(-1) * u, v).unflatten(-1, (4, 4)), False)  # M: the skew part of β u vᵀ
     return _Rank2.apply(u, v, beta.expand(u.shape[:-1]))
 
 
+@full_precision
 def cayley_skew4(w: Tensor) -> Tensor:
     """Q = (I + W)⁻¹ (I − W) for any skew-symmetric 4 × 4 matrix: what JPmHC approximates by iteration.
 
@@ -72,6 +74,7 @@ def cayley_skew4(w: Tensor) -> Tensor:
     return _Quaternions.apply(w, True)
 
 
+@full_precision
 def cayley_iterated(w: Tensor, steps: int = 2, alpha: float = 0.1, start: str = "shifted") -> Tensor:
     """Y ← I + α/2 W (I + Y), `steps` times, towards (I − α/2 W)⁻¹ (I + α/2 W) (JPmHC v2).
 

@@ -11,8 +11,10 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from geolab.operators._checks import require_unit, require_width
+from geolab.operators.precision import full_precision, in_state_dtype
 
 
+@full_precision
 def unit_direction(h: Tensor, eps: float = 0.0) -> Tensor:
     """k = h / sqrt(‖h‖² + eps²) (DDL section 4.1): of unit length when eps = 0, slightly shorter otherwise.
 
@@ -39,6 +41,7 @@ def delta_matrix(direction: Tensor, beta: Tensor | float) -> Tensor:
     return identity - beta[..., None, None] * direction.unsqueeze(-1) * direction.unsqueeze(-2)
 
 
+@in_state_dtype
 def delta_shortcut(x: Tensor, direction: Tensor, beta: Tensor | float) -> Tensor:
     """A x = x − β (kᵀx) k: the delta update that writes nothing.
 
@@ -46,11 +49,13 @@ def delta_shortcut(x: Tensor, direction: Tensor, beta: Tensor | float) -> Tensor
     """
     beta = torch.as_tensor(beta, dtype=direction.dtype, device=direction.device)
     if direction.shape == (*x.shape[:-2], 1, x.shape[-1]) and beta.shape == direction.shape[:-1]:  # one k and β for all positions
-        return _Shared.apply(x.flatten(0, -3), direction.flatten(0, -3), beta.reshape(-1, 1, 1)).view(x.shape)
+        rows, k = (t.reshape(-1, *t.shape[-2:]) for t in (x, direction))
+        return _Shared.apply(rows, k, beta.reshape(-1, 1, 1)).view(x.shape)
     return delta_update(x, direction, torch.zeros((), dtype=x.dtype, device=x.device), beta)
 
 
-def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tensor | float) -> Tensor:
+@in_state_dtype
+def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tensor | float, erase: bool = True) -> Tensor:
     """X + β k (vᵀ − kᵀX): erase the k-component and write v in its place, both at rate β (DDL eq. 2.5).
 
     The law is defined for any k; what the book proves of it asks for a unit k.
@@ -60,6 +65,7 @@ def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tens
         direction: (..., d), k.
         value: v, (...) for a vector state, (..., d_v) for a matrix state, or a number.
         beta: (...) or a number.
+        erase: False leaves out kᵀX: X + β k vᵀ.
     Returns: of the shape of x.
     Raises: ValueError when direction and state disagree in features or in the number of axes, or beta has an axis too many.
     """
@@ -69,14 +75,42 @@ def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tens
         raise ValueError(f"beta must be one number a direction, got {tuple(beta.shape)} with direction {tuple(direction.shape)}")
     if x.ndim == direction.ndim:
         require_width("direction", direction, x.shape[-1])
-        readout = torch.linalg.vecdot(direction, x)                          # kᵀx: (...)
-        return torch.addcmul(x, (beta * (value - readout)).unsqueeze(-1), direction)
+        change = value - torch.linalg.vecdot(direction, x) if erase else value          # v − kᵀx: (...)
+        return torch.addcmul(x, (beta * change).unsqueeze(-1), direction)
     if x.ndim == direction.ndim + 1:
         require_width("direction", direction, x.shape[-2])
-        readout = (direction.unsqueeze(-2) @ x).squeeze(-2)                  # kᵀX: (..., d_v)
-        return x + direction.unsqueeze(-1) @ (beta.unsqueeze(-1) * (value - readout)).unsqueeze(-2)
+        change = value - (direction.unsqueeze(-2) @ x).squeeze(-2) if erase else value  # v − kᵀX: (..., d_v)
+        return x + direction.unsqueeze(-1) @ (beta.unsqueeze(-1) * change).unsqueeze(-2)
     raise ValueError(f"x must have as many axes as direction (a vector state) or one more (a matrix state), "
                      f"got {tuple(x.shape)} with direction {tuple(direction.shape)}")
+
+
+@in_state_dtype
+def diagonal_update(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor) -> Tensor:
+    """X + β ⊙ (h − α X): each feature is erased and written at a rate of its own (MGT eq. 7).
+
+    Arguments:
+        x, update, beta: X, h and β, (..., d) all.
+        alpha: α, one number.
+    Returns: (..., d).
+    """
+    return _Diagonal.apply(x, update, beta, alpha)
+
+
+class _Diagonal(Function):
+    """X + β ⊙ (h − α X) in few passes over the state. What is kept are the arguments, so it has second derivatives too."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor) -> Tensor:
+        ctx.save_for_backward(x, update, beta, alpha)
+        return torch.addcmul(x, beta, torch.addcmul(update, x, alpha, value=-1))
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        x, update, beta, alpha = ctx.saved_tensors
+        grad_update = grad * beta
+        grad_beta = grad * torch.addcmul(update, x, alpha, value=-1)
+        return torch.addcmul(grad, grad_update, alpha, value=-1), grad_update, grad_beta, -(grad_update.flatten() @ x.flatten())
 
 
 class _Shared(Function):

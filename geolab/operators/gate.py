@@ -4,10 +4,17 @@ QᵀH has determinant −1, so it has an eigenvalue −1. On its eigenvector Q a
 singular value of G is |2γ − 1|. At γ = ½ G is singular.
 """
 
+import math
+from functools import cache
+
 import torch
 from torch import Tensor
 
+from geolab.operators.outer import spread
+from geolab.operators.precision import full_precision
 
+
+@full_precision
 def blend(q: Tensor, h: Tensor, gate: Tensor | float) -> Tensor:
     """G = γ Q + (1 − γ) H, with singular values between |2γ − 1| and 1 when Q and H are as above.
 
@@ -17,6 +24,34 @@ def blend(q: Tensor, h: Tensor, gate: Tensor | float) -> Tensor:
     Returns: (..., n, n).
     """
     return torch.lerp(h, q, gate[..., None, None] if isinstance(gate, Tensor) else gate)
+
+
+@full_precision
+def geodesic(q: Tensor, direction: Tensor, gate: Tensor) -> Tensor:
+    """G = Q H^{1−γ} on streams whose halves are real and imaginary parts: H^s = I + (e^{iπs} − 1) k kᵀ, unitary for every s.
+
+    Arguments:
+        q: Q, (..., n, n), orthogonal.
+        direction: k, (..., n), unit vectors; H = I − 2 k kᵀ.
+        gate: γ, (...).
+    Returns: (..., 2n, 2n), orthogonal at every γ: halves 2i and 2i + 1 belong to stream i.
+    """
+    n, flat = q.shape[-1], q.flatten(-2)
+    left, right = spread(n, q.dtype, q.device)
+    row = direction @ right
+    turned = (flat * row) @ left.T @ left * row                             # Q k kᵀ, in rows
+    angle = math.pi * (1 - gate).unsqueeze(-1)
+    real, imaginary = torch.addcmul(flat, -2 * (angle / 2).sin().square(), turned), angle.sin() * turned
+    return (torch.cat([real, imaginary], dim=-1) @ _on_halves(n, q.dtype, q.device)).unflatten(-1, (2 * n, 2 * n))
+
+
+@cache
+@torch.inference_mode(False)
+def _on_halves(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The real and the imaginary part of an n × n matrix -> the 2n × 2n matrix on the halves, all in rows: (2n², 4n²)."""
+    one, turn = torch.eye(2), torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+    units = torch.eye(n * n).view(-1, n, n)
+    return torch.stack([torch.kron(unit, part) for part in (one, turn) for unit in units]).flatten(-2).to(device, dtype)
 
 
 def midpoint_penalty(gate: Tensor) -> Tensor:

@@ -5,6 +5,9 @@ between 1/n and n. The sums of later iterations stay between them, so those need
 two n-vectors an iteration in place of a matrix. The backward is exact and keeps no more than those vectors. Two shortcuts
 would be wrong at 20 iterations: one P for all steps of the backward, and the derivative of the limit.
 
+This dual form loses entries of K below the smallest number of its dtype. Where hundreds of iterations would have made them
+grow, what is left may have no doubly stochastic scaling, and f and g overflow. The logarithmic form keeps such entries.
+
 Legend: n rows and columns, ... any leading axes, one matrix each; N matrices.
 """
 
@@ -14,11 +17,14 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from geolab.operators._checks import require_square
+from geolab.operators.precision import full_precision
 
 ORDERS = ("column-row", "row-column")
+FORMS = ("dual", "log")
 
 
-def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row") -> Tensor:
+@full_precision
+def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row", form: str = "dual") -> Tensor:
     """P, nearly doubly stochastic: sums of what is normalised last are 1 to rounding, the others only near 1.
 
     Where rows are exact, the spectral norm of P is at most √(largest column sum). Sharp logits need many iterations: at
@@ -29,19 +35,33 @@ def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row") ->
         iterations: how often both are normalised, at least once; mHC takes 20.
         order: "column-row" makes columns sum to 1, then rows (mHC); "row-column" rows, then columns (public kernels, and
             the baseline of E-MHC-Geo's benchmark). After finitely many iterations the two differ.
+        form: "dual", or "log": the same matrix through logarithms, several times slower, with a matrix kept an iteration. It is
+            needed where logits lie more than 80 (float32) or 700 (float64) apart and iterations are in the hundreds.
     Returns: (..., n, n).
-    Raises: ValueError when logits aren't square, for no iteration, or an unknown order.
+    Raises: ValueError when logits aren't square, for no iteration, or an unknown order or form.
     """
     require_square("logits", logits)
     if iterations < 1:
         raise ValueError(f"iterations must be at least 1, got {iterations}")
     if order not in ORDERS:
         raise ValueError(f"order must be one of 'column-row', 'row-column', got {order!r}")
+    if form not in FORMS:
+        raise ValueError(f"form must be one of 'dual', 'log', got {form!r}")
     flip = order == "row-column"
     x = logits.mT if flip else logits
     x = x.reshape(-1, *x.shape[-2:]).permute(1, 2, 0).contiguous()  # (n, n, N): each step is one long vector operation
-    p = _Scaling.apply(x.log_softmax(0).softmax(1), iterations - 1)
+    p = _dual(x, iterations) if form == "dual" else _logarithmic(x, iterations)
     return (p.permute(2, 1, 0) if flip else p.permute(2, 0, 1)).contiguous().view(logits.shape)
+
+
+def _dual(x: Tensor, iterations: int) -> Tensor:
+    return _Scaling.apply(x.log_softmax(0).softmax(1), iterations - 1)
+
+
+def _logarithmic(x: Tensor, iterations: int) -> Tensor:
+    for _ in range(iterations):
+        x = x.log_softmax(0).log_softmax(1)
+    return x.exp()
 
 
 class _Scaling(Function):

@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 
 from geolab.operators._checks import require_square, require_width
+from geolab.operators.precision import in_state_dtype
 
 
+@in_state_dtype
 def stream_read(x: Tensor, weights: Tensor) -> Tensor:
     """aᵀX = Σᵢ aᵢ xᵢ, what the sublayer reads.
 
@@ -23,6 +25,7 @@ def stream_read(x: Tensor, weights: Tensor) -> Tensor:
     return (weights.contiguous().unsqueeze(-2) @ x).squeeze(-2)
 
 
+@in_state_dtype
 def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
     """H X: stream i becomes Σⱼ Hᵢⱼ xⱼ.
 
@@ -36,6 +39,7 @@ def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
     return matrix @ x
 
 
+@in_state_dtype
 def stream_read_mix(x: Tensor, weights: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
     """aᵀX and H X, as one product with H under aᵀ: x is read once, and one product less goes back through it.
 
@@ -51,6 +55,7 @@ def stream_read_mix(x: Tensor, weights: Tensor, matrix: Tensor) -> tuple[Tensor,
     return read.squeeze(-2), mixed
 
 
+@in_state_dtype
 def stream_write(x: Tensor, weights: Tensor, update: Tensor) -> Tensor:
     """X + b ⊗ h: stream i takes up bᵢ h, with h the sublayer's output.
 

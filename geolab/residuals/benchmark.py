@@ -65,20 +65,21 @@ class BenchmarkDelta(Residual):
 class BenchmarkMHC(Residual):
     """mHC's maps on four slices of a single stream.
 
-    H starts at 0.71 on its diagonal and 0.10 off it, not near the identity: each sublayer shrinks what tells the slices apart to
-    0.61 of it. aᵀx starts as half the sum of the slices.
+    As published H starts at 0.71 on its diagonal and 0.10 off it, not near the identity: each sublayer shrinks what tells the
+    slices apart to 0.61 of it. aᵀx starts as half the sum of the slices.
 
     Arguments:
         width: D, divisible by 4.
+        diagonal: H's logits start near this number on the diagonal and near 0 off it. Published 2; near the identity at 8.
     """
 
     spectrum = "1, the others inside the unit disc"
 
-    def __init__(self, width: int, index: int = 0, count: int = 1):
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, diagonal: float = 2.0):
         super().__init__(width, index, count)
         if width % SLICES:
             raise ValueError(f"width must be divisible by {SLICES}, got {width}")
-        self.maps = ConstrainedMaps(width, read=torch.full((SLICES,), 0.5), diagonal=2.0, iterations=20,
+        self.maps = ConstrainedMaps(width, read=torch.full((SLICES,), 0.5), diagonal=diagonal, iterations=20,
                                     order="row-column", std=0.02, eps=1e-6, norm_weight=True)
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:

@@ -100,16 +100,22 @@ class DeltaRule(Residual):
 
 
 class Delta(DeltaRule):
-    """Delta residual, d_v = 1. Arguments as for `DeltaRule`, less `channels`."""
+    """Delta residual, d_v = 1.
 
-    def __init__(self, width: int, index: int = 0, count: int = 1, *, map: str = "k", gate: str = "linear",
-                 beta_init: float = 1.0, beta_fixed: float | None = None, value: str = "sigmoid4", eps: float = 1e-5):
-        super().__init__(width, index, count, channels=1, map=map, gate=gate, beta_init=beta_init,
-                         beta_fixed=beta_fixed, value=value, eps=eps)
+    Arguments:
+        erase: False leaves out the erasure: x + β v k. A control.
+        rule: map, gate, beta_init, beta_fixed, value and eps, as for `DeltaRule`.
+    """
+
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, erase: bool = True, **rule):
+        super().__init__(width, index, count, channels=1, **rule)
+        self.erase = erase
+
+    def extra_repr(self) -> str:
+        return f"erase={self.erase}, {super().extra_repr()}"
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        direction, value, beta = self.coefficients(state, sublayer)
-        return delta_update(state, direction, value, beta)
+        return delta_update(state, *self.coefficients(state, sublayer), erase=self.erase)
 
     def coefficients(self, state: Tensor, sublayer: Sublayer) -> Coefficients:
         """k (B, T, D), v (B, T) and β (B, T) at a state (B, T, D)."""

@@ -86,10 +86,7 @@ class DeltaMatrix(DeltaRule):
         return causal_convolution(x, self.expander).unflatten(-1, (self.width, self.channels)).contiguous()
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        direction, value, beta = self.coefficients(self.compressor(state), sublayer)
-        if self.erase:
-            return delta_update(state, direction, value, beta)
-        return state + direction.unsqueeze(-1) @ (beta.unsqueeze(-1) * value).unsqueeze(-2)
+        return delta_update(state, *self.coefficients(self.compressor(state), sublayer), erase=self.erase)
 
     def reduce(self, state: Tensor) -> Tensor:
         """(B, T, D, d_v) -> (B, T, D)."""

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geolab.operators import (blend, cayley_rank2, cayley_skew4, midpoint_penalty, skew, stream_mix,
-                              stream_read, stream_read_mix, stream_write, unit_direction)
+from geolab.operators import (blend, cayley_rank2, cayley_skew4, geodesic, midpoint_penalty, outer, skew, stream_mix,
+                              stream_read, stream_read_mix, stream_write, unit_direction, widened)
 from geolab.residuals.base import Residual, Sublayer, add_penalty, require_option
 from geolab.residuals.pooling import Generator, small_linear
 from geolab.residuals.streams import Streams
@@ -162,12 +162,7 @@ class Geodesic(_Series):
 
     def coefficients(self, state: Tensor) -> Coefficients:
         rotation, direction, gate = _rotation_direction_gate(self.generator(state), self.streams)
-        row = direction.unsqueeze(-2)
-        turned = (rotation * row).sum(-1, keepdim=True) * row                            # Q k kᵀ
-        angle = math.pi * (1 - gate)[..., None, None]
-        real, imaginary = rotation - 2 * (angle / 2).sin().square() * turned, angle.sin() * turned
-        halves = torch.stack([torch.stack([real, -imaginary], -1), torch.stack([imaginary, real], -1)], -3)
-        return Coefficients(halves.flatten(-4, -3).flatten(-2), rotation, direction, gate)
+        return Coefficients(geodesic(rotation, direction, gate), rotation, direction, gate)
 
 
 class Exact(_Series):
@@ -237,7 +232,7 @@ class Stream(Streams):
     def coefficients(self, state: Tensor) -> Coefficients:
         flat = state.flatten(-2)
         rotation, direction, gate = _rotation_direction_gate(self.generator(flat), self.streams)
-        logits = self.router(F.layer_norm(flat, flat.shape[-1:])).unflatten(-1, (2, self.streams, self.streams))
+        logits = widened(self.router(F.layer_norm(flat, flat.shape[-1:]))).unflatten(-1, (2, self.streams, self.streams))
         read, write = logits.unbind(-3)
         return Coefficients(_gated(rotation, direction, gate, self.gate), rotation, direction, gate,
                             read.softmax(-1).mean(-2), write.softmax(-2).sum(-1))
@@ -251,7 +246,8 @@ def _rotation_direction_gate(numbers: Tensor, streams: int) -> tuple[Tensor, Ten
 
 def _gated(rotation: Tensor, direction: Tensor, gate: Tensor, how: str) -> Tensor:
     """γ Q + (1 − γ) H, or the one that γ prefers with the gradient of that."""
-    reflection = torch.eye(direction.shape[-1]).to(direction) - 2 * direction.unsqueeze(-1) * direction.unsqueeze(-2)
+    identity = torch.eye(direction.shape[-1], dtype=direction.dtype, device=direction.device)
+    reflection = (identity.flatten() - 2 * outer(direction, direction)).view(rotation.shape)
     soft = blend(rotation, reflection, gate)
     if how == "soft":
         return soft

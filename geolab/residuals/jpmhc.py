@@ -16,7 +16,7 @@ Legend: B batch, T positions, D width, n streams.
 import torch
 from torch import Tensor, nn
 
-from geolab.operators import cayley_iterated, cayley_skew4, skew
+from geolab.operators import cayley_iterated, cayley_skew4, skew, widened
 from geolab.residuals.base import require_option
 from geolab.residuals.streams import Coefficients, Streams
 
@@ -72,7 +72,7 @@ class JPmHC(Streams):
         return super().expand(x) if self.ends == "copied" else x.unsqueeze(-2) * self.entry
 
     def coefficients(self, state: Tensor) -> Coefficients:
-        logits = self.generate(self.norm(state.flatten(-2))).unflatten(-1, (3, self.streams, self.streams))
+        logits = widened(self.generate(self.norm(state.flatten(-2)))).unflatten(-1, (3, self.streams, self.streams))
         read, write, mix = logits.unbind(-3)
         return Coefficients((read / self.temperature).softmax(-1).mean(-2),
                             self.scale * (write / self.temperature).softmax(-2).sum(-1),

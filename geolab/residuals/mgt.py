@@ -13,8 +13,10 @@ import math
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from geolab.operators import diagonal_update
 from geolab.residuals.base import Residual, Sublayer
 
 
@@ -53,7 +55,7 @@ class MGT(Residual):
             raise ValueError(f"beta_init must lie strictly between beta_offset ± beta_scale = {low:g} and {high:g}, got {beta_init}")
         self.gate, self.erase, self.beta_scale, self.beta_offset = gate, erase, beta_scale, beta_offset
         if gate or erase:
-            self.logits = nn.Linear(width, width * (gate + erase), bias=False)  # W_gate and W_β, one matrix product
+            self.logits = nn.Linear(width, width * (gate + erase), bias=False)  # W_gate over W_β
             with torch.no_grad():
                 self.logits.weight[:width * gate].normal_(std=1 / math.sqrt(width))
                 self.logits.weight[width * gate:].zero_()
@@ -68,20 +70,16 @@ class MGT(Residual):
         return f"gate={self.gate}, erase={self.erase}, beta_scale={self.beta_scale}, beta_offset={self.beta_offset}"
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        update = sublayer(state)
         gate, beta = self.coefficients(state)
-        if gate is not None:
-            update = gate * update
-        if beta is None:
-            return state + update
-        return torch.addcmul(state, beta, update - self.alpha * state)
+        update = sublayer(state) if gate is None else gate * sublayer(state)
+        return state + update if beta is None else diagonal_update(state, update, beta, self.alpha)
 
     def coefficients(self, state: Tensor) -> Coefficients:
         """G and β at a state (B, T, D)."""
         gate = beta = None
-        logits = iter(self.logits(state).split(self.width, dim=-1) if self.gate or self.erase else ())
+        maps = iter(self.logits.weight.split(self.width) if self.gate or self.erase else ())  # apart, so that no half is copied
         if self.gate:
-            gate = torch.sigmoid(self.gate_norm(next(logits)))
+            gate = torch.sigmoid(self.gate_norm(F.linear(state, next(maps))))
         if self.erase:
-            beta = self.beta_scale * torch.tanh(next(logits) + self.beta_bias) + self.beta_offset
+            beta = (self.beta_scale * torch.tanh(F.linear(state, next(maps), self.beta_bias))).add_(self.beta_offset)
         return Coefficients(gate, beta)

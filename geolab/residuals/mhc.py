@@ -59,7 +59,7 @@ class ConstrainedMaps(nn.Module):
 
 def _map_of_normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """W (x / rms x). The division comes last, as in the paper's kernel: no normalised copy of the state is written."""
-    mean_square = torch.linalg.vecdot(x, x).unsqueeze(-1) / x.shape[-1]
+    mean_square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() / x.shape[-1]
     return F.linear(x, weight) * torch.rsqrt(mean_square + eps)
 
 

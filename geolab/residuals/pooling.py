@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from geolab.operators import widened
 from geolab.residuals.base import require_option
 
 POOLS = ("causal", "token", "sequence")
@@ -59,10 +60,16 @@ class Hidden(nn.Module):
 
 
 class Generator(nn.Sequential):
-    """Pool, Linear, GELU, Linear: one pair of maps for all numbers of an operator. Arguments as for `Hidden`."""
+    """Pool, Linear, GELU, Linear: one pair of maps for all numbers of an operator. Arguments as for `Hidden`.
+
+    The maps may run under autocast; what an operator is made of leaves in float32 at least.
+    """
 
     def __init__(self, inputs: int, hidden: int, outputs: int, pool: str, normalise: bool = False):
         super().__init__(Hidden(inputs, hidden, pool, normalise), small_linear(hidden, outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return widened(super().forward(x))
 
 
 def small_linear(inputs: int, outputs: int) -> nn.Linear:

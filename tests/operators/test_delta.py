@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch.testing import assert_close
 
-from geolab.operators import delta_matrix, delta_shortcut, delta_update, householder_matrix, unit_direction
+from geolab.operators import delta_matrix, delta_shortcut, delta_update, diagonal_update, householder_matrix, unit_direction
 
 CLOSE = dict(rtol=0, atol=1e-12)
 coordinates = st.floats(-1, 1)
@@ -128,6 +128,13 @@ def test_update_of_a_matrix_state_is_a_x_plus_beta_k_v(case):
     assert_close(delta_shortcut(x, k, beta), delta_matrix(k, beta) @ x, **CLOSE)
 
 
+@given(st.sampled_from([0, 4]).flatmap(lambda channels: updates(channels=channels)))
+def test_without_erasing_only_the_value_is_written(case):
+    x, k, v, beta = case
+    nothing = torch.zeros_like(x)
+    assert_close(delta_update(x, k, v, beta, erase=False), x + delta_update(nothing, k, v, beta), **CLOSE)
+
+
 @given(updates(channels=4))
 def test_the_readout_moves_towards_the_value_at_rate_beta(case):
     x, k, v, beta = case
@@ -201,6 +208,26 @@ def test_gradients():
 
 
 # ---------------------------------------------------------------- errors
+
+# ---------------------------------------------------------------- every feature at a rate of its own
+
+def diagonal_case(seed):
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randn(shape, dtype=torch.float64, generator=generator) for shape in [(2, 3, 4)] * 3 + [()])
+
+
+@given(st.integers(0, 2**16))
+def test_the_diagonal_update_scales_each_feature_and_adds_its_share(seed):
+    x, update, beta, alpha = diagonal_case(seed)
+    shortcut = torch.diag_embed(1 - alpha * beta)
+    assert_close(diagonal_update(x, update, beta, alpha), (shortcut @ x.unsqueeze(-1)).squeeze(-1) + beta * update, **CLOSE)
+
+
+def test_the_diagonal_update_has_first_and_second_derivatives():
+    case = [t.requires_grad_() for t in diagonal_case(0)]
+    assert torch.autograd.gradcheck(diagonal_update, case)
+    assert torch.autograd.gradgradcheck(diagonal_update, case)
+
 
 def test_delta_matrix_refuses_a_direction_of_another_length():
     with pytest.raises(ValueError, match=r"direction must have unit length .*got length 0\.5;"):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from geolab.operators import blend, cayley_rank2, cayley_skew4, householder_matrix, midpoint_penalty, skew, unit_direction
+from geolab.operators import blend, cayley_rank2, cayley_skew4, geodesic, householder_matrix, midpoint_penalty, skew, unit_direction
 
 CLOSE = dict(rtol=0, atol=1e-12)
 gates = st.floats(0, 1)
@@ -82,3 +82,30 @@ def test_gradients():
     assert torch.autograd.gradcheck(midpoint_penalty, gate)
     half = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.grad(midpoint_penalty(half), half)[0] == 0  # it doesn't push a gate that sits half way
+
+
+# ---------------------------------------------------------------- the geodesic
+
+@st.composite
+def rotations_and_directions(draw):
+    generator, n = torch.Generator().manual_seed(draw(st.integers(0, 2**16))), draw(st.integers(2, 5))
+    u, v, k = torch.randn(3, 7, n, dtype=torch.float64, generator=generator)
+    return cayley_rank2(u, v, draw(st.floats(-1e3, 1e3))), unit_direction(k)
+
+
+@given(rotations_and_directions(), gates)
+def test_the_geodesic_is_orthogonal_with_determinant_one_at_every_gate(pair, gate):
+    g = geodesic(*pair, torch.full((7,), gate, dtype=torch.float64))
+    assert_close(g.mT @ g, torch.eye(g.shape[-1], dtype=torch.float64).expand_as(g), **CLOSE)
+    assert_close(torch.linalg.det(g), torch.ones(7, dtype=torch.float64), **CLOSE)
+
+
+@given(rotations_and_directions(), gates)
+def test_the_geodesic_is_a_complex_power_of_the_reflection(pair, gate):
+    q, k = pair
+    n = q.shape[-1]
+    power = torch.eye(n) + (np.exp(1j * np.pi * (1 - gate)) - 1) * k.unsqueeze(-1) * k.unsqueeze(-2)
+    halves = torch.view_as_complex(torch.randn(7, 2 * n, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).view(7, n, 2))
+    turned = torch.view_as_real(((q.to(power.dtype) @ power) @ halves.unsqueeze(-1)).squeeze(-1)).flatten(-2)
+    g = geodesic(q, k, torch.full((7,), gate, dtype=torch.float64))
+    assert_close((g @ torch.view_as_real(halves).flatten(-2).unsqueeze(-1)).squeeze(-1), turned, **CLOSE)

@@ -12,6 +12,7 @@ AXES = {"column-row": (-2, -1), "row-column": (-1, -2)}  # what is summed over, 
 orders = st.sampled_from(list(AXES))
 dtypes = st.sampled_from([torch.float32, torch.float64])
 every_order = pytest.mark.parametrize("order", list(AXES))
+every_form = pytest.mark.parametrize("form", ["dual", "log"])
 
 
 def normal(*shape, seed=0, dtype=torch.float64):
@@ -74,6 +75,33 @@ def test_the_plain_form_breaks_where_this_one_does_not():
     logits = torch.tensor([[0.0, -200.0], [-300.0, -120.0]])
     assert plain(logits).isnan().any()
     assert_close(sinkhorn(logits), torch.eye(2), rtol=0, atol=1e-6)
+
+
+@given(cases(largest=10))
+def test_the_logarithmic_form_is_the_dual_one(case):
+    assert_close(sinkhorn(*case, form="log"), sinkhorn(*case), **CLOSE)
+
+
+@given(cases(), dtypes)
+def test_the_logarithmic_form_has_the_sums_of_logits_of_any_size(case, dtype):
+    logits, iterations, order = case
+    p, (first, last) = sinkhorn(logits.to(dtype), iterations, order, form="log"), AXES[order]
+    ones = torch.ones_like(p.sum(last))
+    assert p.dtype == dtype and (p >= 0).all() and p.is_contiguous()
+    assert_close(p.sum(last), ones, rtol=0, atol=1e4 * torch.finfo(dtype).eps)  # logarithms of size 1000 are rounded
+    assert_close(p.sum((-2, -1)), p.shape[-1] * torch.ones_like(p[..., 0, 0]), rtol=0, atol=1e5 * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype, apart", [(torch.float32, 150), (torch.float64, 1000)])
+@every_order
+def test_entries_that_underflow_and_would_grow_back_need_the_logarithmic_form(dtype, apart, order):
+    # two rows want one column: they must take half of the two others, from entries of exp(-apart)
+    logits = torch.tensor([[0.0, -apart, -apart], [0.0, -apart, -apart], [0.0, 0.0, 0.0]], dtype=dtype)
+    wanted = torch.tensor([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25], [0.0, 0.5, 0.5]], dtype=dtype)
+    for form, right in (("log", True), ("dual", False)):
+        p = sinkhorn(logits, 1000, order, form)
+        assert torch.allclose(p, wanted, rtol=0, atol=1e-5) == right
+    assert plain(logits, 1000, order).isnan().any() or not torch.allclose(plain(logits, 1000, order), wanted, atol=1e-5)
 
 
 @given(st.integers(0, 2**16), st.sampled_from([1.0, 3.0, 10.0, 20.0]), st.integers(2, 5))
@@ -156,10 +184,12 @@ def test_the_gradient_is_that_of_the_plain_definition(scale, iterations, order):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_gradient_at_large_logits_is_finite_and_right(dtype):
     logits = (300 * normal(300, 4, 4)).clamp(-1e3, 1e3)
-    got = gradients(sinkhorn, logits.to(dtype))
     wanted = gradients(logarithmic, logits.to(dtype).double())
-    assert got.isfinite().all() and wanted.norm() > 0.1
-    assert relative(got, wanted) < 1e4 * torch.finfo(dtype).eps
+    assert wanted.norm() > 0.1
+    for form in ("dual", "log"):
+        got = gradients(sinkhorn, logits.to(dtype), 20, "column-row", form)
+        assert got.isfinite().all()
+        assert relative(got, wanted) < 1e4 * torch.finfo(dtype).eps
 
 
 def test_one_matrix_for_all_steps_and_the_limit_are_not_its_gradient():
@@ -176,8 +206,9 @@ def test_one_matrix_for_all_steps_and_the_limit_are_not_its_gradient():
 
 @pytest.mark.parametrize("n", [1, 2, 4])
 @every_order
-def test_gradcheck(n, order):
-    assert torch.autograd.gradcheck(lambda x: sinkhorn(x, 6, order), normal(2, n, n).requires_grad_())
+@every_form
+def test_gradcheck(n, order, form):
+    assert torch.autograd.gradcheck(lambda x: sinkhorn(x, 6, order, form), normal(2, n, n).requires_grad_())
 
 
 def test_the_backward_keeps_vectors_not_matrices():
@@ -196,6 +227,7 @@ def test_the_backward_keeps_vectors_not_matrices():
     (torch.ones(4), {}, r"logits must be n × n along its last two axes, got shape \(4,\)"),
     (torch.ones(4, 4), {"iterations": 0}, "iterations must be at least 1, got 0"),
     (torch.ones(4, 4), {"order": "row"}, "order must be one of 'column-row', 'row-column', got 'row'"),
+    (torch.ones(4, 4), {"form": "exp"}, "form must be one of 'dual', 'log', got 'exp'"),
 ])
 def test_a_bad_argument_is_named(logits, options, message):
     with pytest.raises(ValueError, match=f"^{message}$"):

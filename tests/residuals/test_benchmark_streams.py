@@ -57,6 +57,13 @@ def test_mhc_starts_far_from_the_identity():
     assert (read - 0.5).abs().max() < 0.01 and (write - 1).abs().max() < 0.01
 
 
+def test_mhc_can_start_near_the_identity():
+    published, near = BenchmarkMHC(128), BenchmarkMHC(128, diagonal=8.0)
+    mix = near.coefficients(torch.randn(2, 5, 128)).mix
+    assert (mix - torch.eye(4)).abs().max() < 2e-3
+    assert numbers(near) == numbers(published)
+
+
 def test_mhc_lets_a_sublayer_see_a_quarter_of_the_features_four_times():
     seen = []
     x = vectors(1, 64, 32)

@@ -61,12 +61,13 @@ def by_hand(residual, x, h):
     else:
         logit = (w["beta_head.2.weight"] @ np.tanh(w["beta_head.0.weight"] @ normed) + w["beta_head.2.bias"])[0]
     beta = 2 / (1 + math.exp(-logit))
-    return x + beta * (v - k @ x) * k
+    return x + beta * (v - (k @ x if residual.erase else 0)) * k
 
 
+@pytest.mark.parametrize("erase", [True, False])
 @every_form
-def test_forward_is_the_equation_written_out(map, value, gate):
-    residual, mix, x = delta(map=map, value=value, gate=gate, beta_init=0.7), sublayer(), some_state()
+def test_forward_is_the_equation_written_out(map, value, gate, erase):
+    residual, mix, x = delta(map=map, value=value, gate=gate, beta_init=0.7, erase=erase), sublayer(), some_state()
     step, h = residual(x, mix), mix(x)
     for b, t in np.ndindex(2, 5):
         expected = torch.from_numpy(by_hand(residual, x[b, t], h[b, t]))
@@ -80,6 +81,15 @@ def test_forward_is_the_operator_at_its_own_coefficients(map, value, gate):
     assert k.shape == x.shape and v.shape == beta.shape == x.shape[:2]
     a_x = (delta_matrix(k, beta) @ x.unsqueeze(-1)).squeeze(-1)
     assert_close(residual(x, mix), a_x + (beta * v).unsqueeze(-1) * k, **CLOSE)
+
+
+def test_write_only_has_the_parameters_of_the_whole_rule_and_keeps_what_that_erases():
+    whole, write, mix, x = delta(), delta(erase=False), sublayer(), some_state()
+    write.load_state_dict(whole.state_dict())
+    k, _, beta = whole.coefficients(x, mix)
+    erased = (beta * (k * x).sum(-1)).unsqueeze(-1) * k
+    assert_close(write(x, mix) - erased, whole(x, mix), **CLOSE)
+    assert erased.abs().max() > 1e-2
 
 
 # ---------------------------------------------------------------- the gate
