@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 Map = Callable[[Tensor], Tensor]
+Time = float | Tensor
 
 
 class Diagram:
@@ -75,7 +76,7 @@ def triangle(f: Map, g: Map, h: Map) -> Diagram:
     return Diagram((f, g), (h,), name="triangle")
 
 
-def semigroup(flow: Callable[[Tensor, float, float], Tensor], t1: float, t2: float, t3: float) -> Diagram:
+def semigroup(flow: Callable[[Tensor, Time, Time], Tensor], t1: Time, t2: Time, t3: Time) -> Diagram:
     """From t₃ to t₁ at once = by way of t₂, for flow(x, t, s), which carries x from time t to time s (lecture eq 5).
 
     A deterministic flow can commute pointwise. A sampler that draws noise composes in distribution at best.

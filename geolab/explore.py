@@ -20,7 +20,7 @@ from geolab.figures import svg
 
 MOST_FRAMES = 100
 MOST_BYTES = 400_000
-SYMBOLS = {"beta": "β", "gate": "γ", "alpha": "α", "eps": "ε", "mu": "μ", "depth": "L", "layers": "L"}
+SYMBOLS = {"beta": "β", "gate": "γ", "alpha": "α", "eps": "ε", "mu": "μ", "depth": "L", "layers": "L", "rho": "ρ"}
 
 # What the page runs, for one figure: read the slider positions, put the frame's lines together, show them.
 SCRIPT = """(()=>{

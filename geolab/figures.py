@@ -29,8 +29,8 @@ class Look(NamedTuple):
     """How a model is drawn, in every figure."""
 
     color: str
-    linestyle: str
-    marker: str
+    linestyle: str | tuple
+    marker: str | tuple   # sides, style, degrees where it is no letter
 
 
 LOOKS = {
@@ -47,6 +47,11 @@ LOOKS = {
     "emhc-hybrid": Look("#cc3311", "-", ">"),
     "emhc-geodesic": Look("#8c6d1f", "-.", "d"),
     "emhc-exact": Look("#117733", "-", "*"),
+    "gt-lite": Look("#0072b2", "--", (4, 1, 0)),
+    "gt-full": Look("#009e73", "-.", (3, 0, 90)),
+    "gt-moe": Look("#e69f00", (0, (4, 1, 1, 1)), (6, 1, 0)),
+    "gt-hint": Look("#882255", "-.", "8"),
+    "gt-self-hint": Look("#999933", "--", "H"),
     "floor": Look("#000000", ":", ""),
     "baseline": Look("#999999", "-", ""),
 }

@@ -8,13 +8,14 @@ Legend: B batch, T positions, D width, H heads, E features a head.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geolab.residuals import Residual, make_residual
+from geolab.residuals import Residual, add_penalty, make_residual
 
 
 @dataclass(frozen=True)
@@ -216,3 +217,28 @@ class TokenModel(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         return F.linear(self.trunk(self.embedding(tokens)), self.embedding.weight)
+
+
+class PointModel(nn.Module):
+    """Features in, scores out, at each position: (B, T, inputs) -> (B, T, outputs), around a trunk; PyTorch's own initialisation.
+
+    Arguments:
+        reads: what the trunk reads besides x, such as a graph.
+        penalty: `penalty(model, x, h)` is added to the loss while the model trains; h (B, T, D) is what `states(x)` returned.
+    """
+
+    def __init__(self, trunk: nn.Module, inputs: int, outputs: int, reads: tuple = (),
+                 penalty: Callable[[nn.Module, Tensor, Tensor], Tensor] | None = None):
+        super().__init__()
+        self.trunk, self.reads, self.penalty = trunk, reads, penalty
+        self.read = nn.Linear(inputs, trunk.config.width)
+        self.write = nn.Linear(trunk.config.width, outputs)
+
+    def states(self, x: Tensor) -> Tensor:
+        return self.trunk(self.read(x), *self.reads)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.states(x)
+        if self.penalty is not None and self.training:
+            add_penalty(self.penalty(self, x, h))
+        return self.write(h)

@@ -8,8 +8,9 @@ state, or a hint, the embedding that the model expects next, computed from the b
 
     hint_t = stop_gradient( Embᵀ softmax(Out h_t) )
 
-The lecture calls the hint admissible, as it is a function of the past. But the published convolution reads it at t + 1 as well,
-where it is a function of token t + 1. The last entry has the causal convolution instead, and the hint is what it was meant to be.
+The hint is a function of the past, hence admissible. But the published convolution reads it at t + 1 as well, where it is a
+function of token t + 1. The notebook calls that model a transition between its causal and its augmented ones. The last entry has
+the causal convolution instead, and is admissible.
 
 From the Geometric Transformer lecture (model zoo) and its notebook on causal regimes.
 
@@ -25,14 +26,14 @@ from torch import Tensor, nn
 from geolab.models.geometric import Attention, Block, Convolution, Step
 from geolab.residuals.base import require_option
 
-STRICT, ADMISSIBLE, FUTURE = "strict causal", "admissible augmentation", "future-informed"
+STRICT, ADMISSIBLE, TRANSITION, FUTURE = "strict causal", "admissible augmentation", "transition", "future-informed"
 
 
 @dataclass(frozen=True)
 class Regime:
     """What is declared, what is so, and what makes the difference."""
 
-    declared: str               # by the lecture; by us for the causal repair
+    declared: str               # by the notebook, whose "augmented" is "future-informed" here; by us for the causal repair
     reads_future: bool          # what `geolab.probes.future_influence` finds
     geometry: str = "none"      # what is convolved: "none" (no convolution), "state", "hint", or "last hint" (from t − 1)
     both_sides: bool = False    # convolve over t − 1, t, t + 1, and not over t − 2, t − 1, t
@@ -44,7 +45,7 @@ REGIMES = {
     "AR+FutureHint": Regime(FUTURE, True, next_share=0.2),
     "GT-CausalGeom": Regime(STRICT, False, "state"),
     "GT-AugGeom": Regime(FUTURE, True, "state", both_sides=True),
-    "GT-PredictiveHint": Regime(ADMISSIBLE, True, "hint", both_sides=True),
+    "GT-PredictiveHint": Regime(TRANSITION, True, "hint", both_sides=True),
     "GT-CausalSelfHint": Regime(STRICT, False, "last hint"),
     "GT-PredictiveHint, causal": Regime(ADMISSIBLE, False, "hint"),
 }

@@ -7,6 +7,7 @@ from geolab.probes.depth import gradient_norms, states
 from geolab.probes.gluing import cech_residual, dirichlet_energy
 from geolab.probes.norms import norm_by_depth, norm_drift
 from geolab.probes.rank import effective_rank
+from geolab.probes.readout import linear_readout
 from geolab.probes.spectrum import Spectrum, jacobian, spectrum
 from geolab.probes.statistics import Statistics, statistics_by_layer
 from geolab.probes.streams import Gain, composite_gain, stream_consensus
@@ -14,6 +15,6 @@ from geolab.probes.topology import persistence, total_persistence
 
 __all__ = ["Factors", "Gain", "Spectrum", "Statistics", "asymmetry", "cech_residual", "commutator", "commutator_energy",
            "commutator_factors", "composite_gain", "dirichlet_energy", "effective_rank", "future_influence", "gradient_norms",
-           "influence", "jacobian", "jacobian_commutator", "linear_commutator", "norm_by_depth", "norm_drift",
+           "influence", "jacobian", "jacobian_commutator", "linear_commutator", "linear_readout", "norm_by_depth", "norm_drift",
            "order_sensitivity", "pairwise", "persistence", "spectrum", "states", "statistics_by_layer", "stream_consensus",
            "total_persistence"]

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
 
-from geolab.models import ContinuousModel, TokenModel, Transformer, TransformerConfig
+from geolab.models import ContinuousModel, PointModel, TokenModel, Transformer, TransformerConfig
 from geolab.models.backbone import MLP, Attention, Layer, rotate
 from geolab.probes import future_influence, influence
-from geolab.residuals import REGISTRY, Additive
+from geolab.residuals import REGISTRY, Additive, collect_penalties
 
 CLOSE = dict(rtol=0, atol=1e-12)
 CONFIGS = {"ddl": TransformerConfig.ddl, "benchmark": TransformerConfig.benchmark}
@@ -308,3 +308,38 @@ def test_a_norm_after_a_matrix_state_is_refused():
 def test_an_unknown_residual_lists_the_known_ones():
     with pytest.raises(ValueError, match="unknown residual 'plain'; known: .*additive"):
         Transformer(small("ddl"), "plain")
+
+
+# ---------------------------------------------------------------- a score at each position
+
+def point(**options):
+    torch.manual_seed(0)
+    return PointModel(Transformer(small("ddl"), "additive"), 6, 3, **options).double()
+
+
+def test_a_point_model_scores_each_position():
+    model = point()
+    assert model(vectors()).shape == (2, 7, 3)
+    assert_close(model(vectors()), model.write(model.trunk(model.read(vectors()))), **CLOSE)
+
+
+def test_a_penalty_sees_model_input_and_states_and_counts_in_training_only():
+    model = point(penalty=lambda model, x, h: h.square().sum() + model.write(h).sum() + x.sum())
+    with collect_penalties() as found:
+        model(vectors())
+    h = model.states(vectors())
+    assert_close(found, [h.square().sum() + model.write(h).sum() + vectors().sum()], **CLOSE)
+    with collect_penalties() as found:
+        model.eval()(vectors())
+    assert found == []
+
+
+def test_the_trunk_gets_what_it_reads_besides():
+    class Shift(nn.Module):
+        config = small("ddl")
+
+        def forward(self, x, by):
+            return x + by
+
+    model = PointModel(Shift(), 6, 3, reads=(torch.tensor(2.0),)).double()
+    assert_close(model.states(vectors()), model.read(vectors()) + 2, **CLOSE)

@@ -1,0 +1,27 @@
+"""What can a linear map read in a state? The share of labels that ridge regression recovers where it wasn't fitted."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def linear_readout(x: Tensor, labels: Tensor, ridge: float = 1e-2) -> Tensor:
+    """Scalar: the share of right labels in the second half, read by the least-squares map of the first half.
+
+        W = (Xᵀ X + ridge · λ I)⁻¹ Xᵀ Y,   X centred, λ the mean of XᵀX's eigenvalues, Y a column for each label
+
+    Arguments:
+        x: (N, D).
+        labels: (N,), int64, at most N/2 of them different; of independent uniform ones among V, chance is 1/V.
+        ridge: relative to the size of x, so that a state and its multiple read alike.
+    Raises: ValueError for shapes that don't fit.
+    """
+    if x.ndim != 2 or labels.shape != x.shape[:1]:
+        raise ValueError(f"x must be (N, D) and labels (N,), got shapes {tuple(x.shape)} and {tuple(labels.shape)}")
+    half = len(x) // 2
+    x = (x - x[:half].mean(0)).double()
+    X, Y = x[:half], F.one_hot(labels)[:half].double()
+    gram = X.mT @ X
+    size = ridge * gram.trace() / len(gram)
+    W = torch.linalg.solve(gram + size * torch.eye(len(gram)).to(gram), X.mT @ (Y - Y.mean(0)))
+    return ((x[half:] @ W + Y.mean(0)).argmax(-1) == labels[half:]).double().mean()
