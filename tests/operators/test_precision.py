@@ -24,7 +24,7 @@ def rotations(dtype):
     beta = torch.ones(50, dtype=dtype)
     return {"rank 2, n = 4": lambda: cayley_rank2(u, v, beta), "rank 2, n = 3": lambda: cayley_rank2(u[:, :3], v[:, :3], beta),
             "skew 4": lambda: cayley_skew4(w), "iterated": lambda: cayley_iterated(w / 30),
-            "geodesic": lambda: geodesic(cayley_skew4(w), unit_direction(u), torch.rand(50, dtype=dtype))}
+            "geodesic": lambda: geodesic(cayley_skew4(w), unit_direction(u), normal(50, seed=2).sigmoid().to(dtype))}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, *NARROW])
@@ -33,7 +33,7 @@ def test_a_rotation_is_orthogonal_under_autocast(name, dtype):
     with half():
         q = rotations(dtype)[name]()
     assert q.dtype == torch.float32
-    assert_close(q.mT @ q, torch.eye(q.shape[-1]).expand_as(q), **TIGHT)
+    assert_close(q.mT @ q, torch.eye(q.shape[-1]).expand_as(q), rtol=0, atol=2e-6)  # a product of two rotations rounds twice
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, *NARROW])
