@@ -14,6 +14,13 @@ class Pairs(NamedTuple):
     targets: Tensor
 
 
+class Score(NamedTuple):
+    """What a known predictor of classes scores: cross-entropy in nats, and the share of right answers."""
+
+    loss: float
+    accuracy: float
+
+
 class Task(Protocol):
     """The face of a task; `geolab.fit` needs no more."""
 

@@ -11,21 +11,13 @@ Legend: N clouds, T points in a cloud.
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geolab.tasks.base import Pairs, float32, require_split
-
-
-class Ceiling(NamedTuple):
-    """What the true densities score: cross-entropy in nats, and the share of right labels."""
-
-    loss: float
-    accuracy: float
+from geolab.tasks.base import Pairs, Score, float32, require_split
 
 
 @dataclass(frozen=True)
@@ -67,7 +59,7 @@ class Moons:
         x = inputs.double()
         return torch.stack([self._log_density(x, nodes, weights), self._log_density(self._swap(x), nodes, weights)], -1)
 
-    def ceiling(self) -> Ceiling:
+    def ceiling(self) -> Score:
         """Both densities, an arc convolved with a Gaussian, summed on a grid: ∫ p₀ ln(1 + p₁/p₀) and ½ ∫ max(p₀, p₁).
 
         (x, y) -> (1 − x, ½ − y) swaps the moons, so on a grid symmetric about (½, ¼) the second is the first, turned.
@@ -86,7 +78,7 @@ class Moons:
         p0 = (along_x * weights) @ along_y.T * step**2 / (2 * math.pi * self.noise**2)
         p1 = p0.flip(0, 1)
         loss = torch.xlogy(p0, p0 + p1) - torch.xlogy(p0, p0)
-        return Ceiling(loss.sum().item(), torch.maximum(p0, p1).sum().item() / 2)
+        return Score(loss.sum().item(), torch.maximum(p0, p1).sum().item() / 2)
 
     def bayes_floor(self) -> float:
         """H(label | point), exact to quadrature; the other points of a cloud are independent of both."""

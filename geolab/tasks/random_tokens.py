@@ -8,21 +8,13 @@ sequences at each of 250 steps; our training set is as large, so that a run of t
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geolab.tasks.base import Pairs, require_split
-
-
-class Peek(NamedTuple):
-    """What a leak scores: cross-entropy in nats a token, and the share of right tokens."""
-
-    loss: float
-    accuracy: float
+from geolab.tasks.base import Pairs, Score, require_split
 
 
 @dataclass(frozen=True)
@@ -54,12 +46,12 @@ class RandomTokens:
         """ln V, of whoever reads b_0 … b_t to predict b_{t+1}."""
         return math.log(self.vocabulary)
 
-    def peek(self) -> Peek:
+    def peek(self) -> Score:
         """The best that a model scores whose output at t reads b_{t+1}: only the last target lies outside its inputs.
 
         Loss ln(V)/T, accuracy (T − 1 + 1/V)/T.
         """
-        return Peek(math.log(self.vocabulary) / self.length, (self.length - 1 + 1 / self.vocabulary) / self.length)
+        return Score(math.log(self.vocabulary) / self.length, (self.length - 1 + 1 / self.vocabulary) / self.length)
 
     def baselines(self) -> dict[str, float]:
         """The unigram's chances are counts of the training targets, one added to each."""

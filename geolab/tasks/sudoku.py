@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from geolab.residuals.base import require_option
-from geolab.tasks.base import Pairs, float32, require_split
+from geolab.tasks.base import Pairs, Score, float32, require_split
 
 PUBLISHED_START = [[0, 1, 2, 3], [2, 3, 0, 1], [1, 0, 3, 2], [3, 2, 1, 0]]
 
@@ -116,7 +116,7 @@ class Sudoku:
         """The share of puzzles, over all grids of the task and all sets of givens, that one grid alone completes."""
         return float((_completions(self.split)[:, _sets(self.givens)] == 1).mean())
 
-    def blind_ceiling(self) -> tuple[float, float]:
+    def blind_ceiling(self) -> Score:
         """The best (loss, accuracy) over all cells of a model blind to position, which treats all blanks of a puzzle alike.
 
         It can count: a digit m times among the givens is 4 − m times among the blanks. Over random cells of any grid the
@@ -128,7 +128,7 @@ class Sudoku:
                 chance = math.prod(math.comb(4, n) for n in left) / math.comb(16, blanks)
                 loss += chance * sum(n * math.log(blanks / n) for n in left if n) / 16
                 accuracy += chance * max(left) / 16
-        return loss, accuracy + self.givens / 16
+        return Score(loss, accuracy + self.givens / 16)
 
     def baselines(self) -> dict[str, float]:
         """All copy the givens. On the blanks: every digit alike, the digits left over, those that no unit of the cell shows."""

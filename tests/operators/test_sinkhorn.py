@@ -85,7 +85,7 @@ def test_the_logarithmic_form_is_the_dual_one(case):
 @given(cases(), dtypes)
 def test_the_logarithmic_form_has_the_sums_of_logits_of_any_size(case, dtype):
     logits, iterations, order = case
-    p, (first, last) = sinkhorn(logits.to(dtype), iterations, order, form="log"), AXES[order]
+    p, (_, last) = sinkhorn(logits.to(dtype), iterations, order, form="log"), AXES[order]
     ones = torch.ones_like(p.sum(last))
     assert p.dtype == dtype and (p >= 0).all() and p.is_contiguous()
     assert_close(p.sum(last), ones, rtol=0, atol=1e4 * torch.finfo(dtype).eps)  # logarithms of size 1000 are rounded

@@ -125,7 +125,7 @@ class TestFlow:
     @pytest.mark.parametrize("schedule", ["cosine", "linear"])
     @given(TIMES)
     def test_two_flows_on_one_grid_of_times_compose(self, schedule, times):
-        task, (t1, t2, t3) = Denoising(schedule=schedule), times
+        task, (t1, _, t3) = Denoising(schedule=schedule), times
         middle = t1 + (t3 - t1) / 4
         diagram = semigroup(lambda x, t, s: task.flow(x, t, s, round(8 * abs(t - s) / (t3 - t1))), t1, middle, t3)
         assert diagram.mismatch(points()) < 1e-20
