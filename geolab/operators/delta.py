@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from geolab.operators._checks import require_unit, require_width
+from geolab._checks import require_unit, require_width
 from geolab.operators.precision import full_precision, in_state_dtype
 
 

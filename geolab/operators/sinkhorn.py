@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from geolab.operators._checks import require_square
+from geolab._checks import require_square
 from geolab.operators.precision import full_precision
 
 ORDERS = ("column-row", "row-column")

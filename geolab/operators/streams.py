@@ -6,10 +6,12 @@ Legend: n streams, d features a stream, ... any leading axes (batch, position).
 import torch
 from torch import Tensor
 
-from geolab.operators._checks import require_square, require_width
+from geolab._checks import require_square, require_width
+from geolab.operators.dispatch import with_kernel
 from geolab.operators.precision import in_state_dtype
 
 
+@with_kernel
 @in_state_dtype
 def stream_read(x: Tensor, weights: Tensor) -> Tensor:
     """aᵀX = Σᵢ aᵢ xᵢ, what the sublayer reads.

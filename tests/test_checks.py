@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from geolab.operators._checks import require_square, require_unit, require_width
+from geolab._checks import require_square, require_unit, require_width
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

@@ -1,0 +1,65 @@
+"""The fewest bytes that each operator moves through a device's memory: every input read once, every output written once.
+
+A backward pass reads the gradients of its outputs and the inputs that they meet, and writes the gradients of its inputs.
+
+Legend: N tokens, n streams, d features a stream, d_v value channels, e bytes a number of the state. Coefficients are float32.
+"""
+
+from typing import NamedTuple
+
+
+class Bytes(NamedTuple):
+    forward: int
+    backward: int
+
+
+def stream_read(N: int, n: int, d: int, e: int = 2) -> Bytes:
+    """aᵀX: n vectors in and one out; back, one and n in, n out."""
+    return Bytes((n + 1) * e * N * d + 4 * N * n, (2 * n + 1) * e * N * d + 8 * N * n)
+
+
+def stream_mix(N: int, n: int, d: int, e: int = 2) -> Bytes:
+    """H X."""
+    return Bytes(2 * n * e * N * d + 4 * N * n**2, 3 * n * e * N * d + 8 * N * n**2)
+
+
+def stream_write(N: int, n: int, d: int, e: int = 2) -> Bytes:
+    """X + b ⊗ h. Back, the gradient by X is the one by the output, and doesn't move."""
+    return Bytes((2 * n + 1) * e * N * d + 4 * N * n, (n + 2) * e * N * d + 8 * N * n)
+
+
+def stream_mix_write(N: int, n: int, d: int, e: int = 2) -> Bytes:
+    """H X + b ⊗ h."""
+    return Bytes((2 * n + 1) * e * N * d + 4 * N * (n**2 + n), (3 * n + 2) * e * N * d + 8 * N * (n**2 + n))
+
+
+def stream_read_mix(N: int, n: int, d: int, e: int = 2) -> Bytes:
+    """aᵀX and H X."""
+    return Bytes((2 * n + 1) * e * N * d + 4 * N * (n**2 + n), (3 * n + 1) * e * N * d + 8 * N * (n**2 + n))
+
+
+def gated_mix(N: int, n: int, d: int, e: int = 2) -> Bytes:
+    """(γ Q + (1 − γ) H) X, with u, v, k, β and γ of each token in place of a matrix."""
+    return Bytes(2 * n * e * N * d + 4 * N * (3 * n + 2), 3 * n * e * N * d + 8 * N * (3 * n + 2))
+
+
+def delta_update(N: int, d: int, d_v: int = 1, e: int = 2) -> Bytes:
+    """X + β k (vᵀ − kᵀX)."""
+    return Bytes((2 * d_v + 1) * e * N * d + 4 * N * (d_v + 1), (3 * d_v + 2) * e * N * d + 8 * N * (d_v + 1))
+
+
+def diagonal_update(N: int, d: int, e: int = 2) -> Bytes:
+    """X + β ⊙ (h − α X): x, h and β in, one out; back, those and a gradient in, three out."""
+    return Bytes(4 * e * N * d, 7 * e * N * d)
+
+
+def sinkhorn(N: int, n: int) -> Bytes:
+    return Bytes(8 * N * n**2, 12 * N * n**2)
+
+
+def cayley_rank2(N: int, n: int) -> Bytes:
+    return Bytes(4 * N * (2 * n + 1 + n**2), 4 * N * (n**2 + 2 * (2 * n + 1)))
+
+
+def cayley_skew4(N: int) -> Bytes:
+    return Bytes(128 * N, 192 * N)

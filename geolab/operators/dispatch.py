@@ -1,0 +1,19 @@
+"""Operators hand over to their kernels: see `geolab.kernels`."""
+
+from collections.abc import Callable
+from functools import wraps
+
+from torch import Tensor
+
+from geolab import kernels
+
+
+def with_kernel(operator: Callable) -> Callable:
+    """The operator, or its twin of the same name where `kernels.serves` its first argument."""
+    @wraps(operator)
+    def dispatched(first: Tensor, *others, **named):
+        if kernels.serves(first):
+            return kernels.TWINS[operator.__name__](first, *others, **named)
+        return operator(first, *others, **named)
+
+    return dispatched
