@@ -23,6 +23,6 @@ def require_width(name: str, tensor: Tensor, width: int) -> None:
 
 def require_square(name: str, matrix: Tensor, size: int | None = None) -> None:
     """Raise ValueError unless the last two axes of `matrix` are equal, and of `size` where one is given."""
-    if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2] or size not in (None, matrix.shape[-1]):
+    if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2] or (size is not None and size != matrix.shape[-1]):
         wanted = "n × n" if size is None else f"{size} × {size}"
         raise ValueError(f"{name} must be {wanted} along its last two axes, got shape {tuple(matrix.shape)}")

@@ -2,8 +2,8 @@
 
 Operators hand over to their twins by device and dtype, and nothing else: see `serves`.
 
-On a CPU the same kernels run in Triton's interpreter, slowly, for tests and for a look inside: set the environment variable
-TRITON_INTERPRET to 1 before geolab is imported, then
+On a CPU the same kernels run in Triton's interpreter (of version 3.7), slowly, for tests and for a look inside: set the environment
+variable TRITON_INTERPRET to 1 before geolab is imported, then
 
     with kernels.use("always"):
         stream_read(x, weights)
@@ -20,14 +20,21 @@ from torch import Tensor
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MODES = ("auto", "always", "never")
-MODULES = {"streams": ("stream_read",)}
+MODULES = {"cayley": ("cayley_rank2", "cayley_skew4"), "delta": ("delta_update", "diagonal_update"), "gated": ("gated_mix",),
+           "generate": ("rms_linear",), "sinkhorn": ("sinkhorn",), "streams": ("stream_mix", "stream_mix_write", "stream_read")}
 
 _mode = "auto"
-_needed = torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1"
-TWINS: dict[str, Callable] = {}  # by the name of the operator; empty without Triton, and where nothing could run it
-if _needed and find_spec("triton"):
-    for _module, _names in MODULES.items():
-        TWINS |= {name: getattr(import_module(f"geolab.kernels.{_module}"), name) for name in _names}
+
+
+def _usable() -> bool:
+    """Whether there is a Triton of at least version 3.4, and something to run it on."""
+    if find_spec("triton") is None or not (torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1"):
+        return False
+    return tuple(int(part) for part in import_module("triton").__version__.split(".")[:2]) >= (3, 4)
+
+
+TWINS: dict[str, Callable] = {name: getattr(import_module(f"geolab.kernels.{module}"), name)
+                              for module, names in MODULES.items() for name in names} if _usable() else {}  # by operator
 
 
 @contextmanager
@@ -41,7 +48,8 @@ def use(mode: str) -> Iterator[None]:
     if mode not in MODES:
         raise ValueError(f"mode must be one of {', '.join(map(repr, MODES))}, got {mode!r}")
     if mode == "always" and not TWINS:
-        raise RuntimeError("mode 'always' needs Triton, and a CUDA device or TRITON_INTERPRET=1 in the environment before geolab is imported")
+        raise RuntimeError("mode 'always' needs Triton 3.4 or later, and a CUDA device or TRITON_INTERPRET=1 in the environment "
+                           "before geolab is imported")
     before, _mode = _mode, mode
     try:
         yield

@@ -57,6 +57,11 @@ def sinkhorn(N: int, n: int) -> Bytes:
     return Bytes(8 * N * n**2, 12 * N * n**2)
 
 
+def rms_linear(N: int, D: int, O: int, e: int = 2) -> Bytes:
+    """W (x / rms x), with D features and O outputs a token. Back, the gradient by x, and the one by W from the same reading of x."""
+    return Bytes(e * N * D + 4 * O * (N + D), 2 * e * N * D + 4 * O * (N + 2 * D))
+
+
 def cayley_rank2(N: int, n: int) -> Bytes:
     return Bytes(4 * N * (2 * n + 1 + n**2), 4 * N * (n**2 + 2 * (2 * n + 1)))
 

@@ -52,12 +52,13 @@ class PlainTorch(nn.Module):
 
 def step_times(models: list[nn.Module], x: Tensor, repeats: int) -> list[float]:
     """Seconds of each model's fastest training step, out of `repeats` rounds in which the models take turns."""
-    steps = [_training_step(model, x) for model in models]
+    steps = [training_step(model, x) for model in models]
     times = [[_seconds(step) for step in steps] for _ in range(repeats + 1)][1:]  # the first round warms up
     return [min(column) for column in zip(*times)]
 
 
-def _training_step(model: nn.Module, x: Tensor) -> Callable[[], None]:
+def training_step(model: nn.Module, x: Tensor) -> Callable[[], None]:
+    """A step of the model on x: forward, backward, optimizer."""
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)  # as `fit` has it
 
     def step():

@@ -78,6 +78,14 @@ def linear(inputs: int, outputs: int, std: float) -> nn.Linear:
     return layer
 
 
+def product(left: Tensor | None, right: Tensor | None) -> Tensor:
+    """left right, or the one that there is: two maps in a row as one.
+
+    A step then costs a product of two matrices in place of one with all B T tokens: less, once B T exceeds F's hidden features.
+    """
+    return right if left is None else left if right is None else left @ right
+
+
 def rotate(x: Tensor, base: float = 1e4) -> Tensor:
     """Rotary positions over the full head: (B, H, T, E) -> (B, H, T, E)."""
     T, E = x.shape[-2:]
@@ -101,19 +109,21 @@ class Attention(nn.Module):
             self.q_norm = nn.RMSNorm(config.width // config.heads, eps=1e-5)
             self.k_norm = nn.RMSNorm(config.width // config.heads, eps=1e-5)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, before: Tensor | None = None, after: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> (B, T, D), between two (D, D) maps where they are given: after F(before x)."""
         B, T, D = x.shape
-        q, k, v = self.qkv(x).view(B, T, 3, self.config.heads, -1).permute(2, 0, 3, 1, 4)  # each (B, H, T, E)
+        numbers = F.linear(x, product(self.qkv.weight, before))
+        q, k, v = numbers.view(B, T, 3, self.config.heads, -1).permute(2, 0, 3, 1, 4)      # each (B, H, T, E)
         if self.config.positions == "rope":
             q, k = rotate(q), rotate(k)
         if self.config.qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=self.config.causal)
-        return self.out(y.transpose(1, 2).reshape(B, T, D))
+        return F.linear(y.transpose(1, 2).reshape(B, T, D), product(after, self.out.weight))
 
 
 class MLP(nn.Module):
-    """out(gelu(up x)), or SwiGLU: out(silu(gate x) ⊙ up x)."""
+    """out(gelu(up x)), or SwiGLU: out(silu(gate x) ⊙ up x), between two maps as in `Attention`."""
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
@@ -121,8 +131,10 @@ class MLP(nn.Module):
         self.gate = linear(config.width, config.hidden, config.init_std) if config.mlp == "swiglu" else None
         self.out = linear(config.hidden, config.width, config.output_std)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.out(F.gelu(self.up(x)) if self.gate is None else F.silu(self.gate(x)) * self.up(x))
+    def forward(self, x: Tensor, before: Tensor | None = None, after: Tensor | None = None) -> Tensor:
+        h = F.linear(x, product(self.up.weight, before))
+        h = F.gelu(h) if self.gate is None else F.silu(F.linear(x, product(self.gate.weight, before))) * h
+        return F.linear(h, product(after, self.out.weight))
 
 
 class Layer(nn.Module):
@@ -134,8 +146,8 @@ class Layer(nn.Module):
         self.norm_at = config.norm_at
 
     def sublayer(self, x: Tensor) -> Tensor:
-        """(B, T, D) -> (B, T, D): F(norm x), or F(x) where the norm comes after, through the residual's `inside`."""
-        return self.mix(self.residual.inside(self.norm(x) if self.norm_at == "pre" else x))
+        """(B, T, D) -> (B, T, D): F(norm x), or F(x) where the norm comes after, between the residual's two maps."""
+        return self.mix(self.norm(x) if self.norm_at == "pre" else x, self.residual.before, self.residual.after)
 
     def forward(self, state: Tensor) -> Tensor:
         state = self.residual(state, self.sublayer)

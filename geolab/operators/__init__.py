@@ -2,14 +2,15 @@
 
 from geolab.operators.cayley import cayley_iterated, cayley_rank2, cayley_skew4, skew
 from geolab.operators.delta import delta_matrix, delta_shortcut, delta_update, diagonal_update, unit_direction
-from geolab.operators.gate import blend, geodesic, midpoint_penalty
+from geolab.operators.gate import blend, gated_matrix, gated_mix, geodesic, midpoint_penalty
+from geolab.operators.generate import rms_linear
 from geolab.operators.householder import householder_matrix, reflect
 from geolab.operators.outer import outer, spread
 from geolab.operators.precision import full_precision, in_state_dtype, widened
 from geolab.operators.sinkhorn import sinkhorn
-from geolab.operators.streams import stream_mix, stream_read, stream_read_mix, stream_write
+from geolab.operators.streams import stream_mix, stream_mix_write, stream_read
 
 __all__ = ["blend", "cayley_iterated", "cayley_rank2", "cayley_skew4", "delta_matrix", "delta_shortcut", "delta_update",
-           "diagonal_update", "full_precision", "geodesic", "householder_matrix", "in_state_dtype", "midpoint_penalty", "outer", "reflect",
-           "sinkhorn", "skew", "spread", "stream_mix", "stream_read", "stream_read_mix", "stream_write", "unit_direction",
-           "widened"]
+           "diagonal_update", "full_precision", "gated_matrix", "gated_mix", "geodesic", "householder_matrix", "in_state_dtype",
+           "midpoint_penalty", "outer", "reflect", "rms_linear", "sinkhorn", "skew", "spread", "stream_mix", "stream_mix_write",
+           "stream_read", "unit_direction", "widened"]

@@ -2,24 +2,17 @@
 
 An eigenvalue iμ of M becomes the phase exp(−2i atan μ) of Q: every rotation but those with eigenvalue −1 is reached.
 
-Four streams have a form of their own. A skew 4 × 4 matrix is a sum A + B of two commuting parts with A² = −|a|² I and
-B² = −|b|² I, so Q is a product of two quaternions, one acting from the left and one from the right:
-
-    Q = ((1 − f) I − 2A) ((1 + f) I − 2B) / D,    f = |a|² − |b|² = Pf(M),    D = (1 − f)² + 4|a|² = (1 + f)² + 4|b|².
-
-Each is normalised on its own, so that Q is orthogonal to rounding whatever the size of M.
+Four streams have a form of their own, in `_quaternions`: there Q is a product of two quaternions.
 """
-
-from functools import cache
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from geolab.operators._checks import require_square
-from geolab.operators.outer import outer
+from geolab._checks import require_square
+from geolab.operators._quaternions import cayley_of_plane, cayley_of_skew
+from geolab.operators.dispatch import with_kernel
 from geolab.operators.precision import full_precision
 
 STARTS = ("shifted", "identity")
@@ -34,6 +27,7 @@ def skew(w: Tensor) -> Tensor:
     return w - w.mT
 
 
+@with_kernel
 @full_precision
 def cayley_rank2(u: Tensor, v: Tensor, beta: Tensor | float) -> Tensor:
     """Q = I − 2/(1 + s²) (M − M²), with M = β/2 (u vᵀ − v uᵀ) and s² = Σ_{i<j} M_ij² (E-MHC-Geo eq. 3).
@@ -53,16 +47,16 @@ def cayley_rank2(u: Tensor, v: Tensor, beta: Tensor | float) -> Tensor:
     beta = torch.as_tensor(beta, dtype=u.dtype, device=u.device)
     if beta.ndim and beta.shape != u.shape[:-1]:
         raise ValueError(f"beta must be one number a pair, got {tuple(beta.shape)} with pairs {tuple(u.shape[:-1])}")
-    if u.shape[-1] == 4:
-        return _Quaternions.apply(outer(beta.unsqueeze(-1) * u, v).unflatten(-1, (4, 4)), False)  # M: the skew part of β u vᵀ
-    return _Rank2.apply(u, v, beta.expand(u.shape[:-1]))
+    form = cayley_of_plane if u.shape[-1] == 4 else _Rank2.apply
+    return form(u, v, beta.expand(u.shape[:-1]))
 
 
+@with_kernel
 @full_precision
 def cayley_skew4(w: Tensor) -> Tensor:
     """Q = (I + W)⁻¹ (I − W) for any skew-symmetric 4 × 4 matrix: what JPmHC approximates by iteration.
 
-    Multiplied out, the product above is ((1 + p − f²) I − 2W + 2W² − 2f W̃) / (1 + p + f²), with p = Σ_{i<j} W_ij²,
+    Multiplied out, the product of quaternions is ((1 + p − f²) I − 2W + 2W² − 2f W̃) / (1 + p + f²), with p = Σ_{i<j} W_ij²,
     f = Pf(W) and W̃ the dual of W. Only the skew-symmetric part of w is read.
 
     Arguments:
@@ -71,7 +65,7 @@ def cayley_skew4(w: Tensor) -> Tensor:
     Raises: ValueError when w isn't 4 × 4.
     """
     require_square("w", w, 4)
-    return _Quaternions.apply(w, True)
+    return cayley_of_skew(w)
 
 
 @full_precision
@@ -128,66 +122,3 @@ class _Rank2(Function):
         sine2 = c.square().sum((-1, -2), keepdim=True) / 2
         grad_beta = (-along * (1 / secant**2 - sine2) + 2 * squared / secant) / secant**2
         return (w @ v.unsqueeze(-1)).squeeze(-1), -(w @ u.unsqueeze(-1)).squeeze(-1), grad_beta[..., 0, 0]
-
-
-class _Quaternions(Function):
-    """Q of the skew-symmetric part of w, by two quaternions; where `full` is false that part has rank 2, and f = 0.
-
-    All in products with constant tables: a row of 16 numbers is too short for batched matrix products.
-    """
-
-    @staticmethod
-    def forward(ctx, w: Tensor, full: bool) -> Tensor:
-        tables = _tables(w.dtype, w.device)
-        parts = torch.addmm(tables.one, w.reshape(-1, 16), tables.split)       # 1, −2a, 1, −2b
-        pair = torch.addmm(parts, parts.square(), tables.pfaffian) if full else parts
-        inverse = (pair.square() @ tables.sum).rsqrt()
-        pair = pair * inverse
-        left, right = pair @ tables.left, pair @ tables.right
-        ctx.full = full
-        ctx.save_for_backward(parts, pair, inverse, left, right)
-        return ((left * right) @ tables.product).view(w.shape)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
-        parts, pair, inverse, left, right = ctx.saved_tensors
-        tables = _tables(grad.dtype, grad.device)
-        product = grad.reshape(-1, 16) @ tables.product.T
-        slope = torch.addmm((product * right) @ tables.left.T, product * left, tables.right.T)
-        slope = (slope - pair * ((pair * slope) @ tables.sum)) * inverse
-        if ctx.full:
-            slope = torch.addcmul(slope, parts, slope @ tables.pfaffian.T, value=2)
-        return (slope @ tables.split.T).view(grad.shape), None
-
-
-class _Tables(NamedTuple):
-    """Constant matrices that act on rows: on w (16 numbers), on a pair of quaternions (8), on their 16 products."""
-
-    one: Tensor       # (8,): the pair 1, 1
-    split: Tensor     # w -> the pair 0, −2a, 0, −2b
-    pfaffian: Tensor  # squares of −2a and −2b -> the pair −f, 0, f, 0
-    sum: Tensor       # each number of a quaternion -> the sum of its four
-    left: Tensor      # the pair l, r -> l_i at 4i + j
-    right: Tensor     # the pair l, r -> r_j at 4i + j
-    product: Tensor   # l_i r_j -> the matrix l r
-
-
-@cache
-@torch.inference_mode(False)
-def _tables(dtype: torch.dtype, device: torch.device) -> _Tables:
-    i, j = torch.eye(2), torch.tensor([[0.0, -1.0], [1.0, 0.0]])
-    x, z = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.diag(torch.tensor([1.0, -1.0]))
-    # two quaternion algebras that commute; their units are an orthogonal basis of the skew 4 × 4 matrices
-    lefts = torch.stack([torch.kron(*pair) for pair in ((i, i), (i, j), (j, x), (j, z))])
-    rights = torch.stack([torch.kron(*pair) for pair in ((i, i), (j, i), (x, j), (z, j))])
-    vector = torch.tensor([0.0, 1.0, 1.0, 1.0])
-    scalar = 1 - vector
-    split = -torch.stack([*lefts, *rights]).reshape(8, 16).T / 2 * vector.repeat(2)
-    pfaffian = torch.kron(torch.tensor([[-1.0, 1.0], [1.0, -1.0]]), torch.outer(vector, scalar)) / 4
-    eye, ones = torch.eye(4), torch.ones(1, 4)
-    tables = _Tables(one=scalar.repeat(2), split=split, pfaffian=pfaffian, sum=torch.kron(i, torch.ones(4, 4)),
-                     left=torch.cat([torch.kron(eye, ones), torch.zeros(4, 16)]),
-                     right=torch.cat([torch.zeros(4, 16), torch.kron(ones, eye)]),
-                     product=torch.einsum("aij,bjk->abik", lefts, rights).reshape(16, 16))
-    return _Tables(*(table.to(device, dtype) for table in tables))

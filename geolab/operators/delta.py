@@ -11,6 +11,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from geolab._checks import require_unit, require_width
+from geolab.operators.dispatch import with_kernel
 from geolab.operators.precision import full_precision, in_state_dtype
 
 
@@ -45,32 +46,37 @@ def delta_matrix(direction: Tensor, beta: Tensor | float) -> Tensor:
 def delta_shortcut(x: Tensor, direction: Tensor, beta: Tensor | float) -> Tensor:
     """A x = x − β (kᵀx) k: the delta update that writes nothing.
 
+    One k and β for all positions goes by matrix products, on every device; anything else as `delta_update`.
     Arguments and errors as for `delta_update`.
     """
     beta = torch.as_tensor(beta, dtype=direction.dtype, device=direction.device)
     if direction.shape == (*x.shape[:-2], 1, x.shape[-1]) and beta.shape == direction.shape[:-1]:  # one k and β for all positions
-        rows, k = (t.reshape(-1, *t.shape[-2:]) for t in (x, direction))
-        return _Shared.apply(rows, k, beta.reshape(-1, 1, 1)).view(x.shape)
+        return _Shared.apply(x, direction, beta.unsqueeze(-1))
     return delta_update(x, direction, torch.zeros((), dtype=x.dtype, device=x.device), beta)
 
 
+@with_kernel
 @in_state_dtype
-def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tensor | float, erase: bool = True) -> Tensor:
+def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tensor | float, erase: bool = True,
+                 eps: float | None = None) -> Tensor:
     """X + β k (vᵀ − kᵀX): erase the k-component and write v in its place, both at rate β (DDL eq. 2.5).
 
     The law is defined for any k; what the book proves of it asks for a unit k.
 
     Arguments:
         x: the state, (..., d) or (..., d, d_v).
-        direction: (..., d), k.
+        direction: (..., d), k; with eps any h, and k = unit_direction(h, eps), which the kernel doesn't write to memory.
         value: v, (...) for a vector state, (..., d_v) for a matrix state, or a number.
         beta: (...) or a number.
         erase: False leaves out kᵀX: X + β k vᵀ.
+        eps: the guard of the normalisation; None takes the direction as it comes.
     Returns: of the shape of x.
     Raises: ValueError when direction and state disagree in features or in the number of axes, or beta has an axis too many.
     """
     beta = torch.as_tensor(beta, dtype=direction.dtype, device=direction.device)
     value = torch.as_tensor(value, dtype=direction.dtype, device=direction.device)
+    if eps is not None:
+        direction = unit_direction(direction, eps).to(x.dtype)
     if beta.ndim >= direction.ndim:
         raise ValueError(f"beta must be one number a direction, got {tuple(beta.shape)} with direction {tuple(direction.shape)}")
     if x.ndim == direction.ndim:
@@ -85,6 +91,7 @@ def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tens
                      f"got {tuple(x.shape)} with direction {tuple(direction.shape)}")
 
 
+@with_kernel
 @in_state_dtype
 def diagonal_update(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor) -> Tensor:
     """X + β ⊙ (h − α X): each feature is erased and written at a rate of its own (MGT eq. 7).
@@ -93,7 +100,13 @@ def diagonal_update(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor) -> T
         x, update, beta: X, h and β, (..., d) all.
         alpha: α, one number.
     Returns: (..., d).
+    Raises: ValueError when update or beta has another shape than x, or alpha is more than one number.
     """
+    for name, tensor in (("update", update), ("beta", beta)):
+        if tensor.shape != x.shape:
+            raise ValueError(f"{name} must have the shape of x, {tuple(x.shape)}, got {tuple(tensor.shape)}")
+    if alpha.numel() != 1:
+        raise ValueError(f"alpha must be one number, got shape {tuple(alpha.shape)}")
     return _Diagonal.apply(x, update, beta, alpha)
 
 
@@ -110,22 +123,25 @@ class _Diagonal(Function):
         x, update, beta, alpha = ctx.saved_tensors
         grad_update = grad * beta
         grad_beta = grad * torch.addcmul(update, x, alpha, value=-1)
-        return torch.addcmul(grad, grad_update, alpha, value=-1), grad_update, grad_beta, -(grad_update.flatten() @ x.flatten())
+        return torch.addcmul(grad, grad_update, alpha, value=-1), grad_update, grad_beta, -(grad_update.flatten() @ x.flatten()).view_as(alpha)
 
 
 class _Shared(Function):
-    """X − β (X k) kᵀ for (N, T, d) states in rows under one k (N, 1, d) and β (N, 1, 1): three products, and four backward."""
+    """X − β (X k) kᵀ for states (..., T, d) in rows under one k (..., 1, d) and β (..., 1, 1).
+
+    Row by matrix, kᵀXᵀ, the products take half the time of X k; and a product of inner size 1 would copy the state first.
+    """
 
     @staticmethod
     def forward(ctx, x: Tensor, k: Tensor, beta: Tensor) -> Tensor:
-        readout = x @ k.mT                                                   # (N, T, 1)
+        readout = k @ x.mT                                                   # (..., 1, T)
         ctx.save_for_backward(x, k, beta, readout)
-        return torch.baddbmm(x, readout, -beta * k)
+        return torch.addcmul(x, readout.mT, -beta * k)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, k, beta, readout = ctx.saved_tensors
-        along = grad @ k.mT
-        grad_k = -beta * torch.baddbmm(along.mT @ x, readout.mT, grad)
-        return torch.baddbmm(grad, along, -beta * k), grad_k, -(along.mT @ readout)
+        along = k @ grad.mT
+        grad_k = -beta * (along @ x + readout @ grad)
+        return torch.addcmul(grad, along.mT, -beta * k), grad_k, -(along @ readout.mT)

@@ -10,8 +10,11 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from geolab.operators.outer import spread
+from geolab.operators.cayley import cayley_rank2
+from geolab.operators.dispatch import with_kernel
+from geolab.operators.outer import outer, spread
 from geolab.operators.precision import full_precision
+from geolab.operators.streams import stream_mix
 
 
 @full_precision
@@ -24,6 +27,46 @@ def blend(q: Tensor, h: Tensor, gate: Tensor | float) -> Tensor:
     Returns: (..., n, n).
     """
     return torch.lerp(h, q, gate[..., None, None] if isinstance(gate, Tensor) else gate)
+
+
+@full_precision
+def gated_matrix(q: Tensor, direction: Tensor, gate: Tensor | float) -> Tensor:
+    """G = γ Q + (1 − γ)(I − 2 k kᵀ): `blend` with a reflection.
+
+    Arguments:
+        q: Q, (..., n, n).
+        direction: k, (..., n), unit vectors.
+        gate: γ, (...) or a number.
+    Returns: (..., n, n).
+    """
+    identity = torch.eye(q.shape[-1], dtype=direction.dtype, device=direction.device)
+    return blend(q, (identity.flatten() - 2 * outer(direction, direction)).unflatten(-1, identity.shape), gate)
+
+
+@with_kernel
+def gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor | float, direction: Tensor | None = None,
+              gate: Tensor | float | None = None) -> Tensor:
+    """G X = (γ Q + (1 − γ) H) X, with Q = `cayley_rank2`(u, v, β) and H = I − 2 k kᵀ. Without direction and gate, Q X.
+
+    Arguments:
+        x: (..., n, d), the streams.
+        u, v: (..., n); leading axes may be fewer than those of x, and broadcast.
+        beta: one number a pair u, v, or a number.
+        direction: k, (..., n), unit vectors, or None.
+        gate: γ, (...) or a number; 1 is Q X and 0 is H X. None where direction is.
+    Returns: (..., n, d), in the dtype of x.
+    Raises: ValueError for one of direction and gate without the other, and where `cayley_rank2` and `stream_mix` do.
+    """
+    require_both(direction, gate)
+    matrix = cayley_rank2(u, v, beta)
+    return stream_mix(x, matrix if direction is None else gated_matrix(matrix, direction, gate))
+
+
+def require_both(direction: Tensor | None, gate: Tensor | float | None) -> None:
+    """Raise ValueError unless both are given, or none is."""
+    if (direction is None) != (gate is None):
+        missing, given = ("direction", "gate") if direction is None else ("gate", "direction")
+        raise ValueError(f"{missing} must be given with {given}, got None")
 
 
 @full_precision

@@ -23,7 +23,7 @@ def full_precision(operator: Callable) -> Callable:
         with _outside_autocast(first):
             return operator(widened(first), *map(widened, others), **{name: widened(x) for name, x in named.items()})
 
-    return wide
+    return _with_own_code(wide)
 
 
 def in_state_dtype(operator: Callable) -> Callable:
@@ -36,7 +36,13 @@ def in_state_dtype(operator: Callable) -> Callable:
         with _outside_autocast(state):
             return operator(state, *map(cast, others), **{name: cast(x) for name, x in named.items()})
 
-    return applied
+    return _with_own_code(applied)
+
+
+def _with_own_code(wrapper: Callable) -> Callable:
+    """torch.compile counts recompilations by code object: operators that shared one would use up each other's limit."""
+    wrapper.__code__ = wrapper.__code__.replace(co_name=wrapper.__name__)
+    return wrapper
 
 
 def _outside_autocast(x: Tensor):

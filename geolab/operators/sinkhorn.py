@@ -17,12 +17,14 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from geolab._checks import require_square
+from geolab.operators.dispatch import with_kernel
 from geolab.operators.precision import full_precision
 
 ORDERS = ("column-row", "row-column")
 FORMS = ("dual", "log")
 
 
+@with_kernel
 @full_precision
 def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row", form: str = "dual") -> Tensor:
     """P, nearly doubly stochastic: sums of what is normalised last are 1 to rounding, the others only near 1.
@@ -40,6 +42,15 @@ def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row", fo
     Returns: (..., n, n).
     Raises: ValueError when logits aren't square, for no iteration, or an unknown order or form.
     """
+    require_options(logits, iterations, order, form)
+    flip = order == "row-column"
+    x = logits.mT if flip else logits
+    x = x.reshape(-1, *x.shape[-2:]).permute(1, 2, 0).contiguous()  # (n, n, N): each step is one long vector operation
+    p = _dual(x, iterations) if form == "dual" else _logarithmic(x, iterations)
+    return (p.permute(2, 1, 0) if flip else p.permute(2, 0, 1)).contiguous().view(logits.shape)
+
+
+def require_options(logits: Tensor, iterations: int, order: str, form: str) -> None:
     require_square("logits", logits)
     if iterations < 1:
         raise ValueError(f"iterations must be at least 1, got {iterations}")
@@ -47,11 +58,6 @@ def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row", fo
         raise ValueError(f"order must be one of 'column-row', 'row-column', got {order!r}")
     if form not in FORMS:
         raise ValueError(f"form must be one of 'dual', 'log', got {form!r}")
-    flip = order == "row-column"
-    x = logits.mT if flip else logits
-    x = x.reshape(-1, *x.shape[-2:]).permute(1, 2, 0).contiguous()  # (n, n, N): each step is one long vector operation
-    p = _dual(x, iterations) if form == "dual" else _logarithmic(x, iterations)
-    return (p.permute(2, 1, 0) if flip else p.permute(2, 0, 1)).contiguous().view(logits.shape)
 
 
 def _dual(x: Tensor, iterations: int) -> Tensor:

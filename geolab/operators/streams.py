@@ -1,4 +1,4 @@
-"""How a sublayer F meets n residual streams X: X ← H X + b ⊗ F(aᵀX), a read, a mix and a write (HC section 2, mHC section 4).
+"""How a sublayer F meets n residual streams X: X ← H X + b ⊗ F(aᵀX), a read, then a mix and a write (HC section 2, mHC section 4).
 
 Legend: n streams, d features a stream, ... any leading axes (batch, position).
 """
@@ -27,6 +27,7 @@ def stream_read(x: Tensor, weights: Tensor) -> Tensor:
     return (weights.contiguous().unsqueeze(-2) @ x).squeeze(-2)
 
 
+@with_kernel
 @in_state_dtype
 def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
     """H X: stream i becomes Σⱼ Hᵢⱼ xⱼ.
@@ -41,37 +42,42 @@ def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
     return matrix @ x
 
 
+@with_kernel
 @in_state_dtype
-def stream_read_mix(x: Tensor, weights: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """aᵀX and H X, as one product with H under aᵀ: x is read once, and one product less goes back through it.
-
-    Arguments and errors: as for `stream_read` and `stream_mix`.
-    Returns: (..., d) and (..., n, d).
-    """
-    n = x.shape[-2]
-    require_width("weights", weights, n)
-    require_square("matrix", matrix, n)
-    leading = torch.broadcast_shapes(weights.shape[:-1], matrix.shape[:-2])
-    rows = torch.cat([weights.expand(*leading, n).unsqueeze(-2), matrix.expand(*leading, n, n)], dim=-2)
-    read, mixed = (rows @ x).split([1, n], dim=-2)
-    return read.squeeze(-2), mixed
-
-
-@in_state_dtype
-def stream_write(x: Tensor, weights: Tensor, update: Tensor) -> Tensor:
-    """X + b ⊗ h: stream i takes up bᵢ h, with h the sublayer's output.
+def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> Tensor:
+    """H X + b ⊗ h: stream i becomes Σⱼ Hᵢⱼ xⱼ and takes up bᵢ h, with h the sublayer's output.
 
     Arguments:
         x: (..., n, d), the streams.
+        matrix: H, (..., n, n); leading axes may be fewer, and broadcast.
         weights: b, (..., n); leading axes may be fewer, and broadcast.
         update: h, (..., d).
     Returns: (..., n, d).
-    Raises: ValueError when the weights aren't one a stream, or the update has another width than the streams.
+    Raises: ValueError when the matrix isn't one row and one column a stream, the weights aren't one a stream, or the update
+            has another width than the streams.
     """
     n, d = x.shape[-2:]
+    require_square("matrix", matrix, n)
     require_width("weights", weights, n)
     require_width("update", update, d)
-    # as a matrix product of inner size 1: its backward sums over streams in one pass, a broadcast product's in several
-    written = torch.baddbmm(x.reshape(-1, n, d), weights.expand(x.shape[:-1]).contiguous().view(-1, n, 1),
-                            update.expand(*x.shape[:-2], d).reshape(-1, 1, d))
-    return written.view(x.shape)
+    tokens = x.shape[:-2]
+    return _MixWrite.apply(x, matrix.expand(*tokens, n, n), weights.expand(*tokens, n), update.expand(*tokens, d))
+
+
+class _MixWrite(torch.autograd.Function):
+    """H X + b ⊗ h of each token. Its backward is four products; that of a sum of products takes more passes over the streams."""
+
+    @staticmethod
+    def forward(x, matrix, weights, update):
+        return (matrix @ x).addcmul_(weights.unsqueeze(-1), update.unsqueeze(-2))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, matrix, weights, update = ctx.saved_tensors
+        return (matrix.mT @ grad, grad @ x.mT,
+                (update.unsqueeze(-2) @ grad.mT).squeeze(-2),  # row by matrix: the other way round it takes twice as long
+                (weights.unsqueeze(-2) @ grad).squeeze(-2))

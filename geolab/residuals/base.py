@@ -33,6 +33,8 @@ class Residual(nn.Module, ABC):
     def __init__(self, width: int, index: int = 0, count: int = 1):
         super().__init__()
         self.width, self.first, self.last = width, index == 0, index == count - 1
+        self.before: Tensor | None = None  # (D, D) maps around F, where a residual has them, for the sublayer to apply:
+        self.after: Tensor | None = None   # after F(before norm x)
 
     def expand(self, x: Tensor) -> Tensor:
         """(B, T, D) -> state, at the network's entry."""
@@ -41,10 +43,6 @@ class Residual(nn.Module, ABC):
     @abstractmethod
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         """state -> state, through one sublayer."""
-
-    def inside(self, x: Tensor) -> Tensor:
-        """(B, T, D) -> (B, T, D), between the sublayer's norm and F, which the sublayer calls for: F(inside(norm x))."""
-        return x
 
     def observe(self, state: Tensor, sublayer: Sublayer) -> tuple:
         """What this step computes from a state, as a named tuple: for the probes. Empty where there is nothing."""

@@ -115,7 +115,8 @@ class Delta(DeltaRule):
         return f"erase={self.erase}, {super().extra_repr()}"
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        return delta_update(state, *self.coefficients(state, sublayer), erase=self.erase)
+        direction, value, beta = self.generate(state, sublayer)
+        return delta_update(state, direction, value.squeeze(-1), beta, erase=self.erase, eps=self.eps)
 
     def coefficients(self, state: Tensor, sublayer: Sublayer) -> Coefficients:
         """k (B, T, D), v (B, T) and β (B, T) at a state (B, T, D)."""

@@ -86,7 +86,8 @@ class DeltaMatrix(DeltaRule):
         return causal_convolution(x, self.expander).unflatten(-1, (self.width, self.channels)).contiguous()
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        return delta_update(state, *self.coefficients(self.compressor(state), sublayer), erase=self.erase)
+        rule = self.generate(self.compressor(state), sublayer)
+        return delta_update(state, *rule, erase=self.erase, eps=self.eps if self.normalize else None)
 
     def reduce(self, state: Tensor) -> Tensor:
         """(B, T, D, d_v) -> (B, T, D)."""

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geolab.operators import (blend, cayley_rank2, cayley_skew4, geodesic, midpoint_penalty, outer, skew, stream_mix,
-                              stream_read, stream_read_mix, stream_write, unit_direction, widened)
+from geolab.operators import (cayley_rank2, cayley_skew4, gated_matrix, gated_mix, geodesic, midpoint_penalty, skew, stream_mix,
+                              stream_mix_write, stream_read, unit_direction, widened)
 from geolab.residuals.base import Residual, Sublayer, add_penalty, require_option
 from geolab.residuals.pooling import Generator, small_linear
 from geolab.residuals.streams import Streams
@@ -40,6 +40,8 @@ class Coefficients(NamedTuple):
 class _Series(Residual):
     """Z = (G ⊗ I) X on the state (B, T, D) seen as streams, then Z + P_post F(P_pre norm Z). A subclass gives G.
 
+    P_pre is `before`, P_post `after`: it is the sublayer that applies them.
+
     Arguments:
         width: D; divisible by streams.
         streams: n.
@@ -57,24 +59,20 @@ class _Series(Residual):
         _require_streams(width, streams)
         self.streams, self.leaks = streams, pool == "sequence"
         self.generator = Generator(width, _hidden(width, hidden_ratio), outputs, pool, normalise)
-        self.before, self.after = (nn.Identity() if maps == "none" else _square(width, maps) for _ in range(2))
-
-    def inside(self, x: Tensor) -> Tensor:
-        return self.before(x)
+        self.before, self.after = (None if maps == "none" else _square(width, maps) for _ in range(2))
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        coefficients = self.coefficients(state)
-        self.penalise(coefficients)
-        streams = state.unflatten(-1, (coefficients.mix.shape[-1], -1))
-        z = stream_mix(streams, coefficients.mix).flatten(-2)
-        return z + self.after(sublayer(z))
+        z = self.shortcut(state)
+        return z + sublayer(z)
+
+    def shortcut(self, state: Tensor) -> Tensor:
+        """Z of a state (B, T, D). Where an operator makes G and applies it at once, a subclass has that one instead."""
+        mix = self.coefficients(state).mix
+        return stream_mix(state.unflatten(-1, (mix.shape[-1], -1)), mix).flatten(-2)
 
     @abstractmethod
     def coefficients(self, state: Tensor) -> Coefficients:
         """The operator at a state (B, T, D), and what it is made of."""
-
-    def penalise(self, coefficients: Coefficients) -> None:
-        """Add to the loss what the operator asks for: nothing, unless it has a gate."""
 
 
 class Cayley(_Series):
@@ -95,9 +93,16 @@ class Cayley(_Series):
         super().__init__(width, index, count, outputs=2 * streams + 1, streams=streams, **options)
         _start(self.generator, streams, start, beta_init)
 
+    def shortcut(self, state: Tensor) -> Tensor:
+        return gated_mix(state.unflatten(-1, (self.streams, -1)), *self.plane(state)).flatten(-2)
+
     def coefficients(self, state: Tensor) -> Coefficients:
+        return Coefficients(cayley_rank2(*self.plane(state)))
+
+    def plane(self, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """u, v and β at a state."""
         u, v, beta = self.generator(state).split([self.streams, self.streams, 1], dim=-1)
-        return Coefficients(cayley_rank2(u, v, F.softplus(beta.squeeze(-1))))
+        return u, v, F.softplus(beta.squeeze(-1))
 
 
 class Hybrid(_Series):
@@ -127,13 +132,19 @@ class Hybrid(_Series):
     def extra_repr(self) -> str:
         return f"gate={self.gate!r}, penalty={self.penalty}"
 
-    def coefficients(self, state: Tensor) -> Coefficients:
-        rotation, direction, gate = _rotation_direction_gate(self.generator(state), self.streams)
-        return Coefficients(_gated(rotation, direction, gate, self.gate), rotation, direction, gate)
-
-    def penalise(self, coefficients: Coefficients) -> None:
+    def shortcut(self, state: Tensor) -> Tensor:
+        *plane, direction, gate = _plane_direction_gate(self.generator(state), self.streams)
         if self.penalty:
-            add_penalty(self.penalty * midpoint_penalty(coefficients.gate).mean())
+            add_penalty(self.penalty * midpoint_penalty(gate).mean())
+        streams = state.unflatten(-1, (self.streams, -1))
+        if self.gate == "soft":
+            return gated_mix(streams, *plane, direction, gate).flatten(-2)
+        return stream_mix(streams, _gated(cayley_rank2(*plane), direction, gate, self.gate)).flatten(-2)
+
+    def coefficients(self, state: Tensor) -> Coefficients:
+        *plane, direction, gate = _plane_direction_gate(self.generator(state), self.streams)
+        rotation = cayley_rank2(*plane)
+        return Coefficients(_gated(rotation, direction, gate, self.gate), rotation, direction, gate)
 
 
 class Geodesic(_Series):
@@ -161,7 +172,8 @@ class Geodesic(_Series):
         _start(self.generator, streams, start, beta_init, gate_bias)
 
     def coefficients(self, state: Tensor) -> Coefficients:
-        rotation, direction, gate = _rotation_direction_gate(self.generator(state), self.streams)
+        *plane, direction, gate = _plane_direction_gate(self.generator(state), self.streams)
+        rotation = cayley_rank2(*plane)
         return Coefficients(geodesic(rotation, direction, gate), rotation, direction, gate)
 
 
@@ -226,33 +238,32 @@ class Stream(Streams):
         if self.penalty:
             add_penalty(self.penalty * midpoint_penalty(coefficients.gate).mean())
         weights = stream_read(coefficients.mix, coefficients.read)  # aᵀ(G X) = (aᵀG) X
-        heard, mixed = stream_read_mix(state, weights, coefficients.mix)
-        return stream_write(mixed, coefficients.write, sublayer(heard))
+        return stream_mix_write(state, coefficients.mix, coefficients.write, sublayer(stream_read(state, weights)))
 
     def coefficients(self, state: Tensor) -> Coefficients:
         flat = state.flatten(-2)
-        rotation, direction, gate = _rotation_direction_gate(self.generator(flat), self.streams)
+        *plane, direction, gate = _plane_direction_gate(self.generator(flat), self.streams)
+        rotation = cayley_rank2(*plane)
         logits = widened(self.router(F.layer_norm(flat, flat.shape[-1:]))).unflatten(-1, (2, self.streams, self.streams))
         read, write = logits.unbind(-3)
         return Coefficients(_gated(rotation, direction, gate, self.gate), rotation, direction, gate,
                             read.softmax(-1).mean(-2), write.softmax(-2).sum(-1))
 
 
-def _rotation_direction_gate(numbers: Tensor, streams: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Q, k and γ out of a generator's 3n + 2 numbers."""
+def _plane_direction_gate(numbers: Tensor, streams: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """u, v, β, k and γ out of a generator's 3n + 2 numbers."""
     u, v, beta, k, gate = numbers.split([streams, streams, 1, streams, 1], dim=-1)
-    return cayley_rank2(u, v, F.softplus(beta.squeeze(-1))), unit_direction(k, eps=1e-12), gate.squeeze(-1).sigmoid()
+    return u, v, F.softplus(beta.squeeze(-1)), unit_direction(k, eps=1e-12), gate.squeeze(-1).sigmoid()
 
 
 def _gated(rotation: Tensor, direction: Tensor, gate: Tensor, how: str) -> Tensor:
     """γ Q + (1 − γ) H, or the one that γ prefers with the gradient of that."""
-    identity = torch.eye(direction.shape[-1], dtype=direction.dtype, device=direction.device)
-    reflection = (identity.flatten() - 2 * outer(direction, direction)).view(rotation.shape)
-    soft = blend(rotation, reflection, gate)
+    soft = gated_matrix(rotation, direction, gate)
     if how == "soft":
         return soft
-    hard = torch.where((gate > 0.5)[..., None, None], rotation, reflection)
-    return hard.detach() + (soft - soft.detach())
+    with torch.no_grad():
+        hard = gated_matrix(rotation, direction, (gate > 0.5).to(gate.dtype))
+    return hard + (soft - soft.detach())
 
 
 @torch.no_grad()
@@ -271,10 +282,9 @@ def _start(generator: Generator, streams: int, start: str, beta_init: float, gat
         generator[-1].weight[-1], bias[-1] = 0.0, gate_bias
 
 
-def _square(width: int, maps: str) -> nn.Linear:
-    layer = nn.Linear(width, width, bias=False)
-    nn.init.eye_(layer.weight) if maps == "identity" else nn.init.normal_(layer.weight, std=0.02)
-    return layer
+def _square(width: int, maps: str) -> nn.Parameter:
+    weight = nn.Linear(width, width, bias=False).weight
+    return nn.init.eye_(weight) if maps == "identity" else nn.init.normal_(weight, std=0.02)
 
 
 def _hidden(width: int, ratio: float) -> int:

@@ -11,10 +11,9 @@ Legend: B batch, T positions, D width, n streams.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geolab.operators import sinkhorn, stream_read
+from geolab.operators import rms_linear, sinkhorn, stream_read
 from geolab.residuals.base import require_option
 from geolab.residuals.streams import Coefficients, Streams
 
@@ -51,16 +50,10 @@ class ConstrainedMaps(nn.Module):
 
     def forward(self, x: Tensor) -> Coefficients:
         n, weight = self.streams, self.generate.weight
-        numbers = _map_of_normed(x, weight if self.norm_weight is None else weight * self.norm_weight, self.eps)
+        numbers = rms_linear(x, weight if self.norm_weight is None else weight * self.norm_weight, self.eps)
         scale = torch.cat([s.expand(k) for s, k in zip(self.scale, (n, n, n * n), strict=True)])
         read, write, mix = (scale * numbers + self.bias).split([n, n, n * n], dim=-1)
         return Coefficients(read.sigmoid(), 2 * write.sigmoid(), sinkhorn(mix.unflatten(-1, (n, n)), self.iterations, self.order))
-
-
-def _map_of_normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """W (x / rms x). The division comes last, as in the paper's kernel: no normalised copy of the state is written."""
-    mean_square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() / x.shape[-1]
-    return F.linear(x, weight) * torch.rsqrt(mean_square + eps)
 
 
 class MHC(Streams):
@@ -102,5 +95,5 @@ class MHC(Streams):
     def reduce(self, state: Tensor) -> Tensor:
         if self.readout == "mean":
             return state.mean(-2)
-        numbers = _map_of_normed(state.flatten(-2), self.head.weight, self.maps.eps)
+        numbers = rms_linear(state.flatten(-2), self.head.weight, self.maps.eps)
         return stream_read(state, (self.head_scale * numbers + self.head_bias).sigmoid())

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from geolab.operators import stream_read_mix, stream_write
+from geolab.operators import stream_mix_write, stream_read
 from geolab.residuals.base import Residual, Sublayer
 
 
@@ -44,8 +44,7 @@ class Streams(Residual):
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         read, write, mix = self.coefficients(state)
-        heard, mixed = stream_read_mix(state, read, mix)
-        return stream_write(mixed, write, sublayer(heard))
+        return stream_mix_write(state, mix, write, sublayer(stream_read(state, read)))
 
     @abstractmethod
     def coefficients(self, state: Tensor) -> Coefficients:

@@ -3,7 +3,7 @@ import torch
 from torch.testing import assert_close
 
 from geolab.models import ContinuousModel, Transformer, TransformerConfig, operators_by_layer, shortcut_matrix
-from geolab.operators import delta_update, stream_mix, stream_read, stream_write
+from geolab.operators import delta_update, stream_mix_write, stream_read
 from geolab.probes import composite_gain, spectrum, states, statistics_by_layer, stream_consensus
 from geolab.residuals import REGISTRY
 
@@ -50,7 +50,7 @@ def test_they_are_what_takes_each_state_to_the_next():
     seen = states(trunk, trunk.layers, x)
     for module, layer, before, after in zip(trunk.layers, operators_by_layer(trunk, x), seen[:-1], seen[1:], strict=True):
         update = module.sublayer(stream_read(before, layer.read))
-        assert_close(stream_write(stream_mix(before, layer.mix), layer.write, update), after)
+        assert_close(stream_mix_write(before, layer.mix, layer.write, update), after)
 
 
 @pytest.mark.parametrize("name", ["delta", "delta-matrix", "benchmark-delta"])

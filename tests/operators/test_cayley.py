@@ -273,6 +273,77 @@ def test_a_first_call_in_inference_mode_does_not_spoil_training():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+# ---------------------------------------------------------------- compiled, and in pieces
+
+def both(call, arguments, cotangent):
+    leaves = [t.clone().requires_grad_() for t in arguments]
+    q = call(*leaves)
+    return [q.detach(), *torch.autograd.grad(q, leaves, cotangent)]
+
+
+CALLS = {"rank 2, n = 3": (cayley_rank2, (normal(2, 5, 3), normal(2, 5, 3, seed=1), normal(2, 5, seed=2))),
+         "rank 2, n = 4": (cayley_rank2, (normal(2, 5, 4), normal(2, 5, 4, seed=1), normal(2, 5, seed=2))),
+         "skew 4": (cayley_skew4, (normal(2, 5, 4, 4),))}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_compiled_in_one_graph_it_is_the_same(name):
+    torch.compiler.reset()  # forget what other tests compiled: recompilations are limited
+    call, arguments = CALLS[name]
+    n = arguments[0].shape[-1]
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    for scale in (1.0, 0.0):
+        scaled, cotangent = [scale * t for t in arguments], normal(2, 5, n, n, seed=3)
+        for got, wanted in zip(both(compiled, scaled, cotangent), both(call, scaled, cotangent)):
+            assert_close(got, wanted, **CLOSE)
+
+
+@pytest.mark.parametrize("name", list(CALLS)[1:])
+def test_compiled_it_is_orthogonal_at_any_magnitude_and_under_autocast(name):
+    torch.compiler.reset()
+    call, arguments = CALLS[name]
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    narrow = [t.bfloat16() for t in arguments]
+    with torch.autocast("cpu", torch.bfloat16):
+        q = compiled(*narrow)
+    assert q.dtype == torch.float32 and defect(q) < 64
+    *others, last = (t.float() for t in arguments)
+    assert defect(compiled(*others, 1e6 * last)) < 64
+    if others:  # parallel vectors: their minors are rounding
+        assert defect(compiled(1e3 * others[0], 3e3 * others[0], 1e3 * last)) < 64
+
+
+@pytest.mark.parametrize("name", list(CALLS)[1:])
+def test_cut_into_pieces_it_is_the_same(name, monkeypatch):
+    call, arguments = CALLS[name]
+    cotangent = normal(2, 5, 4, 4, seed=3)
+    whole = both(call, arguments, cotangent)
+    monkeypatch.setattr("geolab.operators._quaternions.PIECE", 3)
+    for got, wanted in zip(both(call, arguments, cotangent), whole):
+        assert_close(got, wanted, **CLOSE)
+
+
+@pytest.mark.parametrize("name", list(CALLS)[1:])
+def test_arguments_need_not_be_contiguous(name):
+    call, arguments = CALLS[name]
+    apart = [torch.stack([t, t], -1)[..., 0] for t in arguments]
+    cotangent = normal(2, 5, 4, 4, seed=3).mT
+    for got, wanted in zip(both(call, apart, cotangent), both(call, arguments, cotangent.contiguous())):
+        assert_close(got, wanted, **CLOSE)
+
+
+@given(seed=seeds)
+def test_the_gradient_by_beta_does_not_cancel(seed):
+    # s of a thousand: the two terms of ⟨dM, A⟩ agree in three digits more than their difference has
+    leaves = [(size * normal(50, *shape, seed=seed + k, dtype=torch.float32)).requires_grad_()
+              for k, (size, shape) in enumerate([(30.0, (4,)), (30.0, (4,)), (1.0, ())])]
+    cotangent = normal(50, 4, 4, seed=seed + 3)
+    got = torch.autograd.grad(cayley_rank2(*leaves), leaves[2], cotangent.float())[0].double()
+    wide = [leaf.detach().double().requires_grad_() for leaf in leaves]
+    wanted, = torch.autograd.grad(by_solving(generator_matrix(*wide)), wide[2], cotangent)
+    assert ((got - wanted).norm() / wanted.norm()).item() < 1e-5
+
+
 # ---------------------------------------------------------------- the iteration
 
 def turn(z, alpha=0.1):

@@ -135,6 +135,12 @@ def test_without_erasing_only_the_value_is_written(case):
     assert_close(delta_update(x, k, v, beta, erase=False), x + delta_update(nothing, k, v, beta), **CLOSE)
 
 
+@given(st.sampled_from([0, 4]).flatmap(lambda channels: updates(channels=channels)), st.floats(0.1, 3), st.floats(0, 1))
+def test_with_a_guard_the_direction_is_normalised_on_the_way(case, length, eps):
+    x, k, v, beta = case
+    assert_close(delta_update(x, length * k, v, beta, eps=eps), delta_update(x, unit_direction(length * k, eps), v, beta), **CLOSE)
+
+
 @given(updates(channels=4))
 def test_the_readout_moves_towards_the_value_at_rate_beta(case):
     x, k, v, beta = case
@@ -203,6 +209,7 @@ def test_gradients():
     assert check(lambda h, beta: delta_matrix(unit_direction(h), beta), (h, beta))
     assert check(delta_update, (leaf(2, 3), h, leaf(2), beta))
     assert check(delta_update, (leaf(2, 3, 4), h, leaf(2, 4), beta))
+    assert check(lambda *case: delta_update(*case, eps=0.1), (leaf(2, 3, 4), h, leaf(2, 4), beta))
     assert check(delta_shortcut, (leaf(2, 3), h, beta))
     assert check(delta_shortcut, (leaf(2, 5, 3), leaf(2, 1, 3), leaf(2, 1)))
 
@@ -227,6 +234,16 @@ def test_the_diagonal_update_has_first_and_second_derivatives():
     case = [t.requires_grad_() for t in diagonal_case(0)]
     assert torch.autograd.gradcheck(diagonal_update, case)
     assert torch.autograd.gradgradcheck(diagonal_update, case)
+
+
+def test_the_diagonal_update_refuses_other_shapes():
+    x, update, beta, alpha = diagonal_case(0)
+    with pytest.raises(ValueError, match=r"update must have the shape of x, \(2, 3, 4\), got \(3, 4\)"):
+        diagonal_update(x, update[0], beta, alpha)
+    with pytest.raises(ValueError, match=r"beta must have the shape of x, \(2, 3, 4\), got \(2, 3, 1\)"):
+        diagonal_update(x, update, beta[..., :1], alpha)
+    with pytest.raises(ValueError, match=r"alpha must be one number, got shape \(2,\)"):
+        diagonal_update(x, update, beta, alpha.expand(2))
 
 
 def test_delta_matrix_refuses_a_direction_of_another_length():

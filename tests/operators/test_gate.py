@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from geolab.operators import blend, cayley_rank2, cayley_skew4, geodesic, householder_matrix, midpoint_penalty, skew, unit_direction
+from geolab.operators import (blend, cayley_rank2, cayley_skew4, gated_matrix, gated_mix, geodesic, householder_matrix, midpoint_penalty,
+                              reflect, skew, unit_direction)
 
 CLOSE = dict(rtol=0, atol=1e-12)
 gates = st.floats(0, 1)
@@ -82,6 +83,67 @@ def test_gradients():
     assert torch.autograd.gradcheck(midpoint_penalty, gate)
     half = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.grad(midpoint_penalty(half), half)[0] == 0  # it doesn't push a gate that sits half way
+
+
+# ---------------------------------------------------------------- applied to streams
+
+def streams_and_numbers(*lead, n=4, d=5, seed=0):
+    """x, u, v, β, k and γ."""
+    generator = torch.Generator().manual_seed(seed)
+    x, u, v, beta, k = (torch.randn(*lead, *own, dtype=torch.float64, generator=generator) for own in ((n, d), (n,), (n,), (), (n,)))
+    return x, u, v, beta, unit_direction(k), torch.rand(lead, dtype=torch.float64, generator=generator)
+
+
+@given(st.integers(0, 2**16), st.integers(2, 6))
+def test_the_mix_is_the_blend_of_a_rotated_and_a_reflected_state(seed, n):
+    x, u, v, beta, k, gate = streams_and_numbers(3, 2, n=n, seed=seed)
+    rotated, reflected = cayley_rank2(u, v, beta) @ x, reflect(x.mT, k.unsqueeze(-2)).mT
+    share = gate[..., None, None]
+    assert_close(gated_mix(x, u, v, beta, k, gate), share * rotated + (1 - share) * reflected, **CLOSE)
+
+
+def test_its_ends_are_the_two_and_without_a_gate_it_rotates():
+    x, u, v, beta, k, _ = streams_and_numbers(3)
+    assert_close(gated_mix(x, u, v, beta, k, 0.0), householder_matrix(k) @ x, **CLOSE)
+    assert_close(gated_mix(x, u, v, beta, k, 1.0), gated_mix(x, u, v, beta), **CLOSE)
+    assert_close(gated_mix(x, u, v, beta), cayley_rank2(u, v, beta) @ x, **CLOSE)
+
+
+def test_leading_axes_of_the_numbers_may_be_fewer():
+    x, *numbers = streams_and_numbers(3, 2)
+    by_row, one = gated_mix(x, *(t[:, :1] for t in numbers)), gated_mix(x, *(t[0, 0] for t in numbers))
+    for i in range(3):
+        for j in range(2):
+            assert_close(by_row[i, j], gated_mix(x[i, j], *(t[i, 0] for t in numbers)), **CLOSE)
+            assert_close(one[i, j], gated_mix(x[i, j], *(t[0, 0] for t in numbers)), **CLOSE)
+
+
+@given(rotations_and_reflections(), gates)
+def test_the_gated_matrix_is_the_blend_with_a_reflection(pair, gate):
+    q, h = pair
+    k = torch.linalg.eigh(h).eigenvectors[:, 0]  # the eigenvalue −1
+    assert_close(gated_matrix(q, k, gate), blend(q, h, gate), **CLOSE)
+
+
+def test_gradients_of_the_mix():
+    leaves = [t.requires_grad_() for t in streams_and_numbers(2, 3, d=2)]
+    assert torch.autograd.gradcheck(gated_mix, leaves)
+    assert torch.autograd.gradcheck(gated_mix, leaves[:4])
+
+
+def test_a_half_precision_state_stays_so_and_the_numbers_need_not_be():
+    x, *numbers = streams_and_numbers(3)
+    mixed = gated_mix(x.bfloat16(), *(t.float() for t in numbers))
+    assert mixed.dtype == torch.bfloat16
+    assert_close(mixed.double(), gated_mix(x, *numbers), rtol=0, atol=0.1)
+
+
+def test_direction_and_gate_come_together():
+    x, u, v, beta, k, gate = streams_and_numbers(3)
+    with pytest.raises(ValueError, match="^gate must be given with direction, got None$"):
+        gated_mix(x, u, v, beta, k)
+    with pytest.raises(ValueError, match="^direction must be given with gate, got None$"):
+        gated_mix(x, u, v, beta, gate=gate)
 
 
 # ---------------------------------------------------------------- the geodesic

@@ -27,3 +27,8 @@ def test_the_transposed_tables_sum_rows_and_columns(n):
 
 def test_gradients():
     assert torch.autograd.gradcheck(outer, (normal(2, 3).requires_grad_(), normal(2, 3, seed=1).requires_grad_()))
+
+
+def test_compiled_in_one_graph_it_is_the_same():
+    a, b = normal(2, 5, 3), normal(2, 5, 3, seed=1)
+    assert_close(torch.compile(outer, fullgraph=True, backend="aot_eager")(a, b), outer(a, b), rtol=0, atol=0)

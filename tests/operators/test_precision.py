@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from geolab.operators import (blend, cayley_iterated, cayley_rank2, cayley_skew4, delta_shortcut, delta_update, diagonal_update,
-                              geodesic, outer, sinkhorn, skew, stream_mix, stream_read, stream_read_mix, stream_write, unit_direction)
+from geolab.operators import (blend, cayley_iterated, cayley_rank2, cayley_skew4, delta_shortcut, delta_update, diagonal_update, full_precision,
+                              geodesic, in_state_dtype, outer, sinkhorn, skew, stream_mix, stream_mix_write, stream_read, unit_direction)
 
 HALF, NARROW = torch.bfloat16, (torch.bfloat16, torch.float16)
 TIGHT = dict(rtol=0, atol=1e-6)
@@ -71,8 +71,7 @@ def applications(state_dtype, dtype):
     vector, k, beta = normal(3, 8, dtype=state_dtype), normal(3, 8, seed=2, dtype=dtype), normal(3, seed=3, dtype=dtype)
     matrix_state = normal(3, 8, 4, dtype=state_dtype)
     return {"read": lambda: stream_read(x, weights), "mix": lambda: stream_mix(x, matrix),
-            "read and mix": lambda: torch.cat([part.reshape(3, -1) for part in stream_read_mix(x, weights, matrix)], -1),
-            "write": lambda: stream_write(x, weights, k), "delta": lambda: delta_update(vector, k, beta, beta),
+            "mix and write": lambda: stream_mix_write(x, matrix, weights, k), "delta": lambda: delta_update(vector, k, beta, beta),
             "shortcut": lambda: delta_shortcut(vector, k, beta), "one for all": lambda: delta_shortcut(vector, k[:1], beta[:1]),
             "diagonal": lambda: diagonal_update(vector, k, k, beta[0]),
             "matrix delta": lambda: delta_update(matrix_state, k, value=weights, beta=beta)}
@@ -102,3 +101,10 @@ def test_gradients_come_back_in_the_dtype_of_what_they_belong_to():
 def test_a_tensor_without_data_passes():
     assert sinkhorn(torch.empty(2, 4, 4, device="meta")).shape == (2, 4, 4)
     assert stream_mix(torch.empty(2, 4, 8, device="meta"), torch.empty(4, 4, device="meta")).device.type == "meta"
+
+
+@pytest.mark.parametrize("wrapper", [full_precision, in_state_dtype])
+def test_no_two_operators_share_the_code_that_recompilations_are_counted_by(wrapper):
+    def one(x): return x
+    def other(x): return x
+    assert wrapper(one).__code__ != wrapper(other).__code__

@@ -122,11 +122,10 @@ def mixed_by_hand(name, x, r):
 @pytest.mark.parametrize("name", ["cayley", "hybrid", "hybrid-hard", "geodesic", "exact"])
 def test_series_forward_is_the_equation_written_out(name, how):
     residual, mix, x = make(name, lively=True, pool=how), sublayer(), some_state(name)
-    nn.init.normal_(residual.after.weight)
     numbers = raw_numbers(residual, x, how, normalise=name == "exact")
     z = torch.stack([torch.stack([mixed_by_hand(name, x[b, t].view(N, -1), numbers[b, t]).flatten() for t in range(5)])
                      for b in range(2)])
-    assert_close(residual(x, mix), z + mix(z) @ residual.after.weight.T, **CLOSE)
+    assert_close(residual(x, mix), z + mix(z), **CLOSE)
     assert (z - x).abs().max() > 0.3
 
 
@@ -146,12 +145,19 @@ def test_stream_forward_is_the_equation_written_out(name, how):
         assert_close(step[b, t], g + post.softmax(dim=0) @ y.expand(N, -1), **CLOSE)
 
 
-def test_the_map_inside_stands_between_norm_and_f():
+@pytest.mark.parametrize("index", [0, 1], ids=["attention", "mlp"])
+@pytest.mark.parametrize("options", [{}, {"mlp": "swiglu"}, {"norm_at": "post"}], ids=str)
+def test_the_maps_stand_before_and_after_f(options, index):
     torch.manual_seed(0)
-    trunk = Transformer(TransformerConfig.benchmark(width=WIDTH, layers=1, heads=2), "emhc-cayley").double()
-    layer, z = trunk.layers[1], some_state("cayley")
-    nn.init.normal_(layer.residual.before.weight)
-    assert_close(layer.sublayer(z), layer.mix(layer.norm(z) @ layer.residual.before.weight.T), **CLOSE)
+    config = TransformerConfig.benchmark(width=WIDTH, layers=1, heads=2, init_std=0.5, output_std=0.5, **options)
+    layer = Transformer(config, "emhc-cayley").double().layers[index]
+    before, after = (nn.init.normal_(p, std=0.3) for p in (layer.residual.before, layer.residual.after))
+    z, slope = some_state("cayley").requires_grad_(), some_state("cayley", seed=1)
+    read = z if layer.norm_at == "post" else layer.norm(z)
+    leaves = [z, before, after, *layer.mix.parameters()]
+    ours, by_hand = layer.sublayer(z), layer.mix(read @ before.T) @ after.T
+    for a, b in zip(*([y, *torch.autograd.grad(y, leaves, slope)] for y in (ours, by_hand)), strict=True):
+        assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
 @every_residual
@@ -241,17 +247,17 @@ def test_stream_router_starts_near_the_mean_and_near_one():
 def test_maps_at_the_start(maps, gain):
     residual = make("cayley", width=128, maps=maps)
     x = torch.randn(500, 128, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    for layer in (residual.before, residual.after):
-        y = layer(x)
+    for weight in (residual.before, residual.after):
+        y = x @ weight.T
         assert (y.norm() / x.norm()).item() == pytest.approx(gain, rel=0.05)
         assert torch.equal(y, x) == (maps == "identity")
 
 
 def test_without_maps_there_are_none():
-    residual, with_maps, mix, x = make("cayley", maps="none"), make("cayley"), sublayer(), some_state("cayley")
-    assert not any("before" in name or "after" in name for name, _ in residual.named_parameters())
-    with_maps.load_state_dict(residual.state_dict(), strict=False)
-    assert_close(residual(x, mix), with_maps(x, mix), **CLOSE)
+    without, with_maps = transformer("cayley", maps="none"), transformer("cayley")
+    assert not any("before" in name or "after" in name for name, _ in without.named_parameters())
+    with_maps.load_state_dict(without.state_dict(), strict=False)
+    assert_close(without(vectors()), with_maps(vectors()), **CLOSE)
 
 
 def test_streams_start_as_copies_and_leave_as_their_mean():

@@ -1,0 +1,202 @@
+"""(γ Q + (1 − γ) H) X and its gradients, with the matrix made in registers: memory holds u, v, β, k and γ of a token instead.
+
+With Q = I − e₁ fᵀ − e₂ gᵀ (`kernels.cayley`) and H = I − 2 k kᵀ, the matrix is
+
+    G = I − e₁ (γf)ᵀ − e₂ (γg)ᵀ − 2(1 − γ) k kᵀ.
+
+Back, one pass over ∂Y and X writes ∂X = Gᵀ∂Y and leaves S = ∂Y Xᵀ in registers. Then ∂k = −2(1 − γ)(S + Sᵀ)k, ∂γ = ⟨S, Q − H⟩,
+and ∂u, ∂v and ∂β are those of Q by γS. All are linear in S: what tokens share gets the sum of theirs.
+
+Legend: N tokens, n streams, d features a stream; coefficients belong to `span` tokens in a row: 1, or a whole sequence.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.library import custom_op
+
+from geolab._checks import require_width
+from geolab.kernels.cayley import LARGEST, half_angle, plane_of, plane_vjp, spanned, turned
+from geolab.kernels.launch import INTERPRETED, buffer, groups, on, require, rows, summed
+from geolab.kernels.registers import dot, plus, scaled, times
+
+CHUNK = 1024  # features of a token that one program takes forward: few, for programs enough; backward it takes all, and sums over them
+
+
+def gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor | float, direction: Tensor | None = None,
+              gate: Tensor | float | None = None) -> Tensor:
+    """(γ Q + (1 − γ) H) X, as `operators.gated_mix`: 2n d numbers of the state moved a token, and 3n d on the way back.
+
+    Q alone is k = 0 and γ = 1: n + 1 float32 numbers a token that it could do without. Above n = 8 it is the operator itself.
+    """
+    from geolab.operators.gate import gated_mix as operator, require_both  # not above: operators import this package
+    n = x.shape[-2]
+    require_both(direction, gate)
+    if n > LARGEST:
+        return operator.__wrapped__(x, u, v, beta, direction, gate)
+    u, v, beta = plane_of(u, v, beta)
+    k, gate = (torch.zeros_like(u), 1.0) if direction is None else (direction, gate)
+    gate = torch.as_tensor(gate, device=x.device)
+    require("x", x=x, u=u, v=v, beta=beta, direction=k, gate=gate)
+    require_width("u", u, n)
+    require_width("direction", k, n)
+    shared = torch.broadcast_shapes(beta.shape, k.shape[:-1], gate.shape)
+    u, v, k = (groups(t.expand(*shared, n), x.shape[:-2], 1)[0] for t in (u, v, k))
+    (beta, span), (gate, _) = (groups(t.expand(shared), x.shape[:-2], 0) for t in (beta, gate))
+    return _gated_mix(rows(x, 2), u, v, beta, k, gate, span).view(x.shape)
+
+
+@custom_op("geolab::gated_mix", mutates_args=())
+def _gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor, gate: Tensor, span: int) -> Tensor:
+    N, n, d = x.shape
+    y = buffer(N, n, d, like=x)
+    tokens, features = _tile(x)
+    if x.numel():
+        with on(x):
+            _mix[(triton.cdiv(N, tokens), triton.cdiv(d, CHUNK))](x, u, v, beta, k, gate, y, N, d, span, n, tokens, features, CHUNK, num_warps=1)
+    return y
+
+
+@custom_op("geolab::gated_mix_backward", mutates_args=())
+def _gated_mix_backward(grad: Tensor, x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor, gate: Tensor,
+                        span: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    N, n, d = x.shape
+    grads = (buffer(N, n, d, like=x), buffer(N, n, like=u), buffer(N, n, like=u), buffer(N, like=u), buffer(N, n, like=u), buffer(N, like=u))
+    tokens, features = _tile(x)
+    if N:
+        with on(x):
+            _mix_backward[(triton.cdiv(N, tokens),)](grad, x, u, v, beta, k, gate, *grads, N, d, span, n, tokens, features, num_warps=1)
+    return grads
+
+
+def _tile(x: Tensor) -> tuple[int, int]:
+    """Tokens and features that a program holds at a time: of each stream 16 bytes a thread, in one warp.
+
+    So a thread makes the matrix of its token once for many features, and sums over features need no shared memory.
+    """
+    widest = 512 // x.element_size()
+    features = min(max(triton.next_power_of_2(x.shape[-1]), 16), widest)
+    return (16384 if INTERPRETED else widest) // features, features
+
+
+@_gated_mix.register_fake
+def _(x, u, v, beta, k, gate, span):
+    return torch.empty_like(x)
+
+
+@_gated_mix_backward.register_fake
+def _(grad, x, u, v, beta, k, gate, span):
+    N, n = x.shape[:2]
+    return torch.empty_like(x), u.new_empty(N, n), u.new_empty(N, n), u.new_empty(N), u.new_empty(N, n), u.new_empty(N)
+
+
+def _keep(ctx, inputs, output):
+    *tensors, ctx.span = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _vjp(ctx, grad):
+    grad_x, *per_token = _gated_mix_backward(grad.contiguous(), *ctx.saved_tensors, ctx.span)
+    return grad_x, *(summed(g, ctx.span) for g in per_token), None
+
+
+_gated_mix.register_autograd(_vjp, setup_context=_keep)
+
+
+@triton.jit
+def _vector(X, row, inside, n: tl.constexpr):
+    a = ()
+    for i in tl.static_range(n):
+        a += (tl.load(X + row * n + i, mask=inside, other=0.0),)
+    return a
+
+
+@triton.jit
+def _store_vector(X, row, inside, a):
+    for i in tl.static_range(len(a)):
+        tl.store(X + row * len(a) + i, a[i], mask=inside)
+
+
+@triton.jit
+def _tiles(X, token, feature, mask, d, n: tl.constexpr):
+    """The streams of some tokens, at some features: a tuple of n tiles."""
+    streams = ()
+    for i in tl.static_range(n):
+        streams += (tl.load(X + (token * n + i)[:, None] * d + feature[None, :], mask=mask, other=0.0),)
+    return streams
+
+
+@triton.jit
+def _matrix(U, V, BETA, K, GATE, row, inside, n: tl.constexpr):
+    """G of a row of the coefficients."""
+    k, gate = _vector(K, row, inside, n), tl.load(GATE + row, mask=inside, other=0.0)
+    e1, e2, r, h, c = spanned(_vector(U, row, inside, n), _vector(V, row, inside, n))
+    cosine, sine = half_angle(tl.load(BETA + row, mask=inside, other=0.0) / 2 * r * h)
+    f, g = turned(e1, e2, cosine, sine)
+    f, g, l = scaled(f, gate), scaled(g, gate), scaled(k, 2 - 2 * gate)
+    matrix = ()
+    for i in tl.static_range(n):
+        for j in tl.static_range(n):
+            matrix += ((1.0 if i == j else 0.0) - e1[i] * f[j] - e2[i] * g[j] - l[i] * k[j],)
+    return matrix
+
+
+@triton.jit(do_not_specialize=["N", "span"])
+def _mix(X, U, V, BETA, K, GATE, Y, N, d, span, n: tl.constexpr, TOKENS: tl.constexpr, FEATURES: tl.constexpr, CHUNK: tl.constexpr):
+    token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
+    inside = token < N
+    G = _matrix(U, V, BETA, K, GATE, (token // span).to(tl.int64), inside, n)
+    token = token.to(tl.int64)
+    first = tl.program_id(1) * CHUNK
+    for start in range(first, tl.minimum(first + CHUNK, d), FEATURES):
+        feature = start + tl.arange(0, FEATURES)
+        mask = inside[:, None] & (feature < d)[None, :]
+        x = _tiles(X, token, feature, mask, d, n)
+        for i in tl.static_range(n):
+            y = G[i * n][:, None] * x[0].to(tl.float32)
+            for j in tl.static_range(1, n):
+                y += G[i * n + j][:, None] * x[j].to(tl.float32)
+            tl.store(Y + (token * n + i)[:, None] * d + feature[None, :], y.to(Y.dtype.element_ty), mask=mask)
+
+
+@triton.jit(do_not_specialize=["N", "span"])
+def _mix_backward(GY, X, U, V, BETA, K, GATE, GX, GU, GV, GBETA, GK, GGATE, N, d, span, n: tl.constexpr,
+                  TOKENS: tl.constexpr, FEATURES: tl.constexpr):
+    WIDTH: tl.constexpr = 128 // X.dtype.element_ty.primitive_bitwidth  # numbers that a thread loads at a time, and can sum alone
+    token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
+    inside = token < N
+    row = (token // span).to(tl.int64)
+    token = token.to(tl.int64)
+    G, S = _matrix(U, V, BETA, K, GATE, row, inside, n), ()
+    for i in tl.static_range(n * n):
+        S += (tl.zeros([TOKENS, FEATURES // WIDTH], tl.float32),)
+    for start in range(0, d, FEATURES):
+        feature = start + tl.arange(0, FEATURES)
+        mask = inside[:, None] & (feature < d)[None, :]
+        gy, x, added = _tiles(GY, token, feature, mask, d, n), _tiles(X, token, feature, mask, d, n), ()
+        for i in tl.static_range(n):
+            gx = G[i][:, None] * gy[0].to(tl.float32)
+            for j in tl.static_range(1, n):
+                gx += G[j * n + i][:, None] * gy[j].to(tl.float32)
+            tl.store(GX + (token * n + i)[:, None] * d + feature[None, :], gx.to(GX.dtype.element_ty), mask=mask)
+            for j in tl.static_range(n):
+                product = gy[i].to(tl.float32) * x[j].to(tl.float32)
+                added += (S[i * n + j] + tl.sum(tl.reshape(product, [TOKENS, FEATURES // WIDTH, WIDTH]), axis=2),)
+        S = added
+    s = ()
+    for i in tl.static_range(n * n):
+        s += (tl.sum(S[i], axis=1),)
+    # the plane once more, from what is loaded once more: kept through the loop it would take registers from it
+    beta, k, gate = tl.load(BETA + row, mask=inside, other=0.0), _vector(K, row, inside, n), tl.load(GATE + row, mask=inside, other=0.0)
+    e1, e2, r, h, c = spanned(_vector(U, row, inside, n), _vector(V, row, inside, n))
+    cosine, sine = half_angle(beta / 2 * r * h)
+    f, g = turned(e1, e2, cosine, sine)
+    sk = times(s, k, n)
+    grad_gate = 2 * dot(k, sk) - dot(e1, times(s, f, n)) - dot(e2, times(s, g, n))
+    grad_u, grad_v, grad_beta = plane_vjp(scaled(s, gate), e1, e2, r, h, c, beta, cosine, sine, n)
+    _store_vector(GU, token, inside, grad_u)
+    _store_vector(GV, token, inside, grad_v)
+    tl.store(GBETA + token, grad_beta, mask=inside)
+    _store_vector(GK, token, inside, scaled(plus(sk, times(s, k, n, True), 1.0), 2 * gate - 2))
+    tl.store(GGATE + token, grad_gate, mask=inside)

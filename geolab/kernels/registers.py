@@ -1,0 +1,94 @@
+"""Short vectors and small matrices in the registers of a thread: a vector is a tuple of n numbers, a matrix one of n², row by row.
+
+Each number is a tensor with one entry a token, or a matrix; a thread holds all numbers of an entry.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def load_row(X, row, inside, count: tl.constexpr):
+    """X[row], a tuple of `count` numbers; where that is a power of two, 16 bytes at a time."""
+    numbers = ()
+    if count & (count - 1):
+        for i in tl.static_range(count):
+            numbers += (tl.load(X + row * count + i, mask=inside, other=0.0),)
+    else:
+        numbers += (tl.load(X + row[:, None] * count + tl.arange(0, count)[None, :], mask=inside[:, None], other=0.0),)
+        for _ in tl.static_range(6):
+            if len(numbers) < count:
+                even, odd = (), ()
+                for i in tl.static_range(len(numbers)):
+                    pair = tl.split(tl.reshape(numbers[i], [row.shape[0], count // len(numbers) // 2, 2]))
+                    even, odd = even + (pair[0],), odd + (pair[1],)
+                numbers = even + odd
+        flat = ()
+        for i in tl.static_range(count):
+            flat += (tl.reshape(numbers[i], [row.shape[0]]),)
+        numbers = flat
+    return numbers
+
+
+@triton.jit
+def store_row(X, row, inside, numbers):
+    """X[row] becomes the numbers, as they are loaded."""
+    count: tl.constexpr = len(numbers)
+    if count & (count - 1):
+        for i in tl.static_range(count):
+            tl.store(X + row * count + i, numbers[i], mask=inside)
+    else:
+        joined = numbers
+        for _ in tl.static_range(6):
+            if len(joined) > 1:
+                pairs = ()
+                for i in tl.static_range(len(joined) // 2):
+                    pairs += (tl.join(joined[i], joined[i + len(joined) // 2]),)
+                joined = pairs
+        tile = tl.reshape(joined[0], [row.shape[0], count])
+        tl.store(X + row[:, None] * count + tl.arange(0, count)[None, :], tile, mask=inside[:, None])
+
+
+@triton.jit
+def dot(a, b):
+    total = a[0] * b[0]
+    for i in tl.static_range(1, len(a)):
+        total += a[i] * b[i]
+    return total
+
+
+@triton.jit
+def scaled(a, factor):
+    product = ()
+    for i in tl.static_range(len(a)):
+        product += (a[i] * factor,)
+    return product
+
+
+@triton.jit
+def plus(a, b, factor):
+    """a + factor b."""
+    total = ()
+    for i in tl.static_range(len(a)):
+        total += (a[i] + factor * b[i],)
+    return total
+
+
+@triton.jit
+def times(matrix, a, n: tl.constexpr, transposed: tl.constexpr = False):
+    """M a, or Mᵀa."""
+    product = ()
+    for i in tl.static_range(n):
+        total = matrix[i if transposed else i * n] * a[0]
+        for j in tl.static_range(1, n):
+            total += matrix[j * n + i if transposed else i * n + j] * a[j]
+        product += (total,)
+    return product
+
+
+@triton.jit
+def unit(a):
+    """a/‖a‖ and ‖a‖; where a = 0, zeros."""
+    length = tl.sqrt_rn(dot(a, a))
+    e = scaled(a, tl.div_rn(1.0, tl.where(length > 0, length, 1.0)))
+    return plus(e, e, 0.5 - 0.5 * dot(e, e)), length  # a step of Newton's takes the rounding out of the length

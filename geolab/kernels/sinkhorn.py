@@ -1,0 +1,260 @@
+"""P = diag(f) K diag(g) and its gradient by the logits: a matrix stays in registers from its logits to P, and back.
+
+Legend: N matrices, n rows and columns; all numbers are float32. A program takes MATRICES of them, a matrix as n rows, each a tile
+(MATRICES, POWER), POWER the power of two from n on. f is n columns (MATRICES, 1), g a tile like a row.
+
+At n = 4 a thread owns a matrix: a row is one load of 16 bytes, and sums along rows and down columns stay inside the thread.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.library import custom_op
+
+from geolab.kernels.launch import INTERPRETED, buffer, on, require, rows
+
+LARGEST = 8  # rows of a matrix; beyond, a thread has no room for them
+# n² (iterations - 1) up to which the backward is unrolled, with its history in registers: 24 steps at n = 4 take 247 of a thread's 255,
+# and a compiler's ten seconds
+UNROLLED = 384
+
+
+def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row", form: str = "dual") -> Tensor:
+    """The doubly stochastic P, as `operators.sinkhorn`: 2n² numbers moved a matrix, and 3n² on the way back.
+
+    The backward recomputes the history of f in registers, up to 25 iterations at n = 4, 7 at n = 8. Above, it writes
+    and reads n floats an iteration a matrix besides. For n above 8, and the logarithmic form, it is the operator itself.
+    """
+    from geolab.operators.sinkhorn import require_options, sinkhorn as operator  # not above: operators import this package
+    require("logits", logits=logits)
+    require_options(logits, iterations, order, form)
+    if form == "log" or logits.shape[-1] > LARGEST:
+        return operator.__wrapped__(logits, iterations, order, form)
+    return _sinkhorn(rows(logits.float(), 2), iterations - 1, order == "row-column").view(logits.shape)
+
+
+@custom_op("geolab::sinkhorn", mutates_args=())
+def _sinkhorn(x: Tensor, steps: int, flip: bool) -> Tensor:
+    N, n, _ = x.shape
+    p = buffer(N, n, n, like=x)
+    matrices, power = _tile(n)
+    if p.numel():
+        with on(x):
+            _scale[(triton.cdiv(N, matrices),)](x, p, N, steps, flip, n, matrices, power, num_warps=1)
+    return p
+
+
+@custom_op("geolab::sinkhorn_backward", mutates_args=())
+def _sinkhorn_backward(grad: Tensor, x: Tensor, steps: int, flip: bool) -> Tensor:
+    N, n, _ = x.shape
+    grad_x = buffer(N, n, n, like=x)
+    matrices, power = _tile(n)
+    programs = triton.cdiv(N, matrices)
+    if grad_x.numel():
+        with on(x):
+            if n**2 * steps <= UNROLLED:
+                _scale_backward[(programs,)](grad, x, grad_x, N, steps, flip, n, matrices, power, num_warps=1)
+            else:
+                history = buffer(programs, steps, n, matrices, like=x)
+                _scale_backward_long[(programs,)](grad, x, grad_x, history, N, steps, flip, n, matrices, power, num_warps=1)
+    return grad_x
+
+
+def _tile(n: int) -> tuple[int, int]:
+    """Matrices a program, and the power of two from n on. One warp, for programs enough at 8192 matrices.
+
+    A lane reads as much of a row as one load takes: 4 numbers at n = 4 and 8, one at odd n. The row's other lanes have its rest.
+    """
+    power = triton.next_power_of_2(n)
+    return (1024 if INTERPRETED else 32 * min(n & -n, 4) // power), power
+
+
+@_sinkhorn.register_fake
+def _(x, steps, flip):
+    return torch.empty_like(x)
+
+
+@_sinkhorn_backward.register_fake
+def _(grad, x, steps, flip):
+    return torch.empty_like(x)
+
+
+def _keep(ctx, inputs, output):
+    x, ctx.steps, ctx.flip = inputs
+    ctx.save_for_backward(x)
+
+
+def _vjp(ctx, grad):
+    return _sinkhorn_backward(grad.contiguous(), *ctx.saved_tensors, ctx.steps, ctx.flip), None, None
+
+
+_sinkhorn.register_autograd(_vjp, setup_context=_keep)
+
+
+@triton.jit(do_not_specialize=["N", "steps"])
+def _scale(X, P, N, steps, FLIP: tl.constexpr, n: tl.constexpr, MATRICES: tl.constexpr, POWER: tl.constexpr):
+    matrix = tl.program_id(0).to(tl.int64) * MATRICES + tl.arange(0, MATRICES)[:, None]
+    k, _ = _first(_load(X, matrix, N, FLIP, n, POWER), n, POWER)
+    f, g = _ones(k, n), tl.full([MATRICES, POWER], 1.0, tl.float32)
+    for _ in range(steps):
+        g = _by_columns(k, f, n, POWER)
+        f = _by_rows(k, g, n)
+    p = ()
+    for i in tl.static_range(n):
+        p = p + (k[i] * f[i] * g,)
+    _store(P, p, matrix, N, FLIP, n, POWER)
+
+
+@triton.jit(do_not_specialize=["N"])
+def _scale_backward(GP, X, GX, N, STEPS: tl.constexpr, FLIP: tl.constexpr, n: tl.constexpr, MATRICES: tl.constexpr, POWER: tl.constexpr):
+    matrix = tl.program_id(0).to(tl.int64) * MATRICES + tl.arange(0, MATRICES)[:, None]
+    k, sums = _first(_load(X, matrix, N, FLIP, n, POWER), n, POWER)
+    fs = (_ones(k, n),)
+    for t in tl.static_range(STEPS):
+        fs = fs + (_by_rows(k, _by_columns(k, fs[t], n, POWER), n),)
+    grad_k = _load(GP, matrix, N, FLIP, n, POWER)
+    if STEPS:
+        grad_k, grad_f, grad_g = _last_back(k, fs[STEPS], _by_columns(k, fs[STEPS - 1], n, POWER), grad_k, n)
+        for t in tl.static_range(STEPS):
+            grad_k, grad_f = _step_back(k, fs[STEPS - 1 - t], fs[STEPS - t], grad_k, grad_f, grad_g, n, POWER)
+            grad_g = tl.zeros_like(grad_g)
+    _store(GX, _first_back(k, sums, grad_k, n), matrix, N, FLIP, n, POWER)
+
+
+@triton.jit(do_not_specialize=["N", "steps"])
+def _scale_backward_long(GP, X, GX, F, N, steps, FLIP: tl.constexpr, n: tl.constexpr, MATRICES: tl.constexpr, POWER: tl.constexpr):
+    matrix = tl.program_id(0).to(tl.int64) * MATRICES + tl.arange(0, MATRICES)[:, None]
+    F += tl.program_id(0).to(tl.int64) * steps * n * MATRICES + tl.arange(0, MATRICES)[:, None]
+    k, sums = _first(_load(X, matrix, N, FLIP, n, POWER), n, POWER)
+    f, g = _ones(k, n), tl.full([MATRICES, POWER], 1.0, tl.float32)
+    for t in range(steps):
+        for i in tl.static_range(n):
+            tl.store(F + (t * n + i) * MATRICES, f[i])
+        g = _by_columns(k, f, n, POWER)
+        f = _by_rows(k, g, n)
+    tl.debug_barrier()  # a lane may read what its neighbour wrote
+    grad_k, grad_f, grad_g = _last_back(k, f, g, _load(GP, matrix, N, FLIP, n, POWER), n)
+    for t in range(steps):
+        before = ()
+        for i in tl.static_range(n):
+            before = before + (tl.load(F + ((steps - 1 - t) * n + i) * MATRICES),)
+        grad_k, grad_f = _step_back(k, before, f, grad_k, grad_f, grad_g, n, POWER)
+        f, grad_g = before, tl.zeros_like(grad_g)
+    _store(GX, _first_back(k, sums, grad_k, n), matrix, N, FLIP, n, POWER)
+
+
+@triton.jit
+def _first(x, n: tl.constexpr, POWER: tl.constexpr):
+    """Columns, then rows of exp(x) normalised, in logarithms: K, and the sums of the rows between the two."""
+    top, total = x[0], tl.zeros_like(x[0])
+    for i in tl.static_range(1, n):
+        top = tl.maximum(top, x[i])
+    for i in tl.static_range(n):
+        total += tl.exp(x[i] - top)
+    k, sums = (), ()
+    for i in tl.static_range(n):
+        row = tl.where(tl.arange(0, POWER)[None, :] < n, x[i] - top - tl.log(total), float("-inf"))
+        high = tl.max(row, axis=1, keep_dims=True)
+        row = tl.exp(row - high)
+        total_of_row = tl.sum(row, axis=1, keep_dims=True)
+        k, sums = k + (row / total_of_row,), sums + (tl.exp(high) * total_of_row,)
+    return k, sums
+
+
+@triton.jit
+def _first_back(k, sums, grad_k, n: tl.constexpr):
+    grad, down = (), tl.zeros_like(k[0])
+    for i in tl.static_range(n):
+        grad = grad + (k[i] * (grad_k[i] - tl.sum(k[i] * grad_k[i], axis=1, keep_dims=True)),)
+        down += grad[i]
+    grad_x = ()
+    for i in tl.static_range(n):
+        grad_x = grad_x + (grad[i] - k[i] * sums[i] * down,)
+    return grad_x
+
+
+@triton.jit
+def _by_columns(k, f, n: tl.constexpr, POWER: tl.constexpr):
+    """g = 1 / Kᵀf."""
+    total = k[0] * f[0]
+    for i in tl.static_range(1, n):
+        total += k[i] * f[i]
+    return 1.0 / tl.where(tl.arange(0, POWER)[None, :] < n, total, 1.0)
+
+
+@triton.jit
+def _by_rows(k, g, n: tl.constexpr):
+    """f = 1 / K g."""
+    f = ()
+    for i in tl.static_range(n):
+        f = f + (1.0 / tl.sum(k[i] * g, axis=1, keep_dims=True),)
+    return f
+
+
+@triton.jit
+def _last_back(k, f, g, grad_p, n: tl.constexpr):
+    """The gradients by K, f and g of P = diag(f) K diag(g)."""
+    grad_k, grad_f, grad_g = (), (), tl.zeros_like(g)
+    for i in tl.static_range(n):
+        grad_k = grad_k + (grad_p[i] * f[i] * g,)
+        grad_f = grad_f + (tl.sum(grad_p[i] * k[i] * g, axis=1, keep_dims=True),)
+        grad_g += grad_p[i] * k[i] * f[i]
+    return grad_k, grad_f, grad_g
+
+
+@triton.jit
+def _step_back(k, before, f, grad_k, grad_f, grad_g, n: tl.constexpr, POWER: tl.constexpr):
+    """Back through g = 1 / Kᵀ before, then f = 1 / K g: the gradient by K with theirs added, and the one by `before`."""
+    g = _by_columns(k, before, n, POWER)
+    by_rows, added, grad_before = (), (), ()
+    for i in tl.static_range(n):
+        by_rows = by_rows + (-grad_f[i] * f[i] * f[i],)
+        grad_g += k[i] * by_rows[i]
+    by_columns = -grad_g * g * g
+    for i in tl.static_range(n):
+        added = added + (grad_k[i] + by_rows[i] * g + before[i] * by_columns,)
+        grad_before = grad_before + (tl.sum(k[i] * by_columns, axis=1, keep_dims=True),)
+    return added, grad_before
+
+
+@triton.jit
+def _ones(k, n: tl.constexpr):
+    f = ()
+    for i in tl.static_range(n):
+        f = f + (tl.full([k[0].shape[0], 1], 1.0, tl.float32),)
+    return f
+
+
+@triton.jit
+def _load(X, matrix, N, FLIP: tl.constexpr, n: tl.constexpr, POWER: tl.constexpr):
+    """The rows of matrices or, flipped, their columns."""
+    column = tl.arange(0, POWER)[None, :]
+    x = ()
+    for i in tl.static_range(n):
+        x = x + (tl.load(X + (matrix * n + i) * n + column, mask=(matrix < N) & (column < n), other=0.0),)
+    if FLIP:
+        x = _transposed(x, n, POWER)
+    return x
+
+
+@triton.jit
+def _store(X, x, matrix, N, FLIP: tl.constexpr, n: tl.constexpr, POWER: tl.constexpr):
+    column = tl.arange(0, POWER)[None, :]
+    if FLIP:
+        x = _transposed(x, n, POWER)
+    for i in tl.static_range(n):
+        tl.store(X + (matrix * n + i) * n + column, x[i], mask=(matrix < N) & (column < n))
+
+
+@triton.jit
+def _transposed(x, n: tl.constexpr, POWER: tl.constexpr):
+    """Rows -> columns. Which lane and register hold an entry is known to the compiler: at n = 4 this costs no selection."""
+    column = tl.arange(0, POWER)[None, :]
+    columns = ()
+    for j in tl.static_range(n):
+        tile = tl.zeros_like(x[0])
+        for i in tl.static_range(n):
+            tile = tl.where(column == i, tl.sum(tl.where(column == j, x[i], 0.0), axis=1, keep_dims=True), tile)
+        columns = columns + (tile,)
+    return columns

@@ -1,0 +1,55 @@
+"""What the compiler makes of the kernels, as far as it can be seen without a GPU: see `benchmarks.assembly`."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.assembly import main
+from benchmarks.cases import CASES
+
+ROOT = Path(__file__).parents[2]
+STATE = [name for name, case in CASES.items() if case.kind == "state"]
+MATRICES = ["cayley_rank2", "cayley_skew4", "sinkhorn"]
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """Of the real compiler, in a process of its own: here kernels are the interpreter's."""
+    folder = tmp_path_factory.mktemp("assembly")
+    outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    found = []
+    for arguments in (["--features", "768", *STATE, *MATRICES], ["--features", "768", "--capability", "80", "stream_read"]):
+        path = folder / f"{len(found)}.json"
+        subprocess.run([sys.executable, "-m", "benchmarks.assembly", *arguments, "--out", path], cwd=ROOT, check=True,
+                       env=outside | {"TRITON_CACHE_DIR": str(folder), "CUDA_VISIBLE_DEVICES": ""})
+        kept = json.loads(path.read_text())
+        found += [row | {"capability": kept["capability"]} for row in kept["rows"]]
+    return found
+
+
+def test_every_kernel_compiles_forward_and_backward(rows):
+    assert {(row["operator"], row["capability"]) for row in rows} == {*((name, 90) for name in STATE + MATRICES), ("stream_read", 80)}
+    for name in STATE + MATRICES:
+        assert len([row for row in rows if row["operator"] == name and row["capability"] == 90]) >= 2, name
+
+
+def test_no_register_spills(rows):
+    assert not [(row["operator"], row["kernel"], row["stack"]) for row in rows if row["stack"]]
+
+
+def test_the_state_moves_16_bytes_at_a_time(rows):
+    for row in rows:
+        if row["operator"] in STATE:
+            assert row["loads"].get("16") and not {"1", "2"} & (set(row["loads"]) | set(row["stores"])), row
+
+
+def test_it_refuses_to_write_over_a_result(tmp_path, capsys):
+    path = tmp_path / "assembly.json"
+    path.write_text("{}")
+    with pytest.raises(SystemExit):
+        main(["--out", str(path)])
+    assert "--force" in capsys.readouterr().err

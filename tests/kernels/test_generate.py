@@ -1,0 +1,124 @@
+import pytest
+import torch
+
+from geolab import kernels, operators
+from geolab.kernels import generate as module
+from geolab.kernels.generate import rms_linear
+from geolab.kernels.launch import INTERPRETED
+from shared_kernels import check, mutant, normal, with_gradients
+
+LEADS = {"one token": (1,), "a tail": (3, 137), "no batch axis": ()}
+
+
+def generating(lead, features, outputs, device, dtype=torch.float32):
+    x = normal(*lead, features, seed=1, dtype=dtype, device=device)
+    return x, normal(outputs, features, seed=2, device=device) / features**0.5
+
+
+def both(kernel=rms_linear, eps=1e-6):
+    return (lambda x, w: kernel(x, w, eps)), (lambda x, w: operators.rms_linear(x, w, eps))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("lead", LEADS.values(), ids=LEADS)
+def test_it_is_the_operator(device, lead, dtype):
+    check(*both(), *generating(lead, 200, 24, device, dtype))
+
+
+@pytest.mark.parametrize("features, outputs", [(3, 1), (6, 3), (64, 16), (1100, 24), (520, 128)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_any_number_of_features_and_outputs(device, features, outputs, dtype):
+    check(*both(), *generating((137,), features, outputs, device, dtype))
+
+
+def test_no_token_gives_no_number_and_gradients_of_zeros(device):
+    x, weight = generating((3, 0), 48, 8, device)
+    y, grad_x, grad_weight = with_gradients(both()[0], [x, weight], 0)
+    assert y.shape == (3, 0, 8) and grad_x.shape == x.shape and torch.equal(grad_weight, torch.zeros_like(weight))
+
+
+def test_strided_states_and_weights(device):
+    x, weight = generating((6, 7), 48, 10, device)
+    for state, map in ((x.transpose(0, 1), weight), (x[:, ::2], weight[::2]), (x[..., ::2], weight[:, ::2]), (x[0].expand(3, 7, 48), weight[:1])):
+        check(*both(), state, map)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-3, 1e3, 1e12])
+def test_the_size_of_a_state_cancels_down_to_the_guard(device, scale):
+    x, weight = generating((37,), 48, 10, device)
+    check(*both(eps=1e-20), scale * x, weight)
+
+
+def test_more_outputs_than_it_serves_go_to_the_operator(device):
+    x, weight = generating((5,), 16, 129, device)
+    with kernels.use("never"):
+        wanted = operators.rms_linear(x, weight, 1e-6)
+    assert torch.equal(rms_linear(x, weight, 1e-6), wanted)
+
+
+def test_half_precision_gives_float32_numbers_and_gradients_in_the_dtypes_of_the_inputs(device):
+    x, weight = generating((5,), 16, 8, device, torch.bfloat16)
+    y, grad_x, grad_weight = with_gradients(both()[0], [x, weight], 0)
+    assert (y.dtype, grad_x.dtype, grad_weight.dtype) == (torch.float32, torch.bfloat16, torch.float32)
+    with torch.autocast(device, torch.bfloat16):
+        assert rms_linear(x.float(), weight, 1e-6).dtype == torch.float32
+        check(*both(), x.float(), weight)
+
+
+MUTANTS = {
+    "a gradient of zeros": ("gx.to(GX.dtype.element_ty)", "(0 * gx).to(GX.dtype.element_ty)"),
+    "a weight's gradient of zeros": ("feature[None, :], gw, mask", "feature[None, :], 0 * gw, mask"),
+    "a norm that is a constant on the way back": ("gx -= tl.load", "gx -= 0 * tl.load"),
+    "a sum of squares, not their mean": ("axis=1) / D + eps", "axis=1) + eps"),
+    "features past the first tile are skipped": ("for start in range(0, D, FEATURES)", "for start in range(0, FEATURES, FEATURES)"),
+    "a tail that is skipped": ("* TOKENS + tl.arange(0, TOKENS)\n    output = tl.arange(0, OUTPUTS)\n    inside = token < N\n",
+                               "* TOKENS + tl.arange(0, TOKENS)\n    output = tl.arange(0, OUTPUTS)\n    inside = token < N // TOKENS * TOKENS\n"),
+    "only the first tokens of a part": ("for start in range(0, share, TOKENS)", "for start in range(0, TOKENS, TOKENS)"),
+    "parts of the weight's gradient are lost": ("grad_w.sum(0)", "grad_w[0]"),
+    "no guard": ("/ D + eps)", "/ D)"),
+}
+
+
+@pytest.mark.parametrize("old, new", MUTANTS.values(), ids=MUTANTS)
+def test_a_wrong_kernel_is_caught(device, old, new, tmp_path, monkeypatch):
+    wrong = mutant(module, old, new, tmp_path)
+    wrong.PROGRAMS = 3 * 3  # three parts of two tiles each
+    x, weight = generating((5 * wrong.TILE_BACK[0] + 7,), 1100 if INTERPRETED else 150, 24, device)
+    with pytest.raises(AssertionError, match="relative error"):
+        check(*both(wrong.rms_linear, eps=0.1), x, weight)
+
+
+def test_the_weights_gradient_is_the_same_in_every_run(device):
+    x, weight = generating((1000,), 100, 24, device)
+    first, second = (with_gradients(both()[0], [x, weight], 0) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second))
+
+
+def test_it_refuses_by_name(device):
+    x, weight = generating((3,), 8, 4, device)
+    with pytest.raises(ValueError, match="weight must have 8 features"):
+        rms_linear(x, weight[:, :7], 1e-6)
+    with pytest.raises(TypeError, match="x must be float32, bfloat16 or float16, got torch.float64"):
+        rms_linear(x.double(), weight, 1e-6)
+    with pytest.raises(ValueError, match="weight must be on the device of x"):
+        rms_linear(x, weight.to("meta"), 1e-6)
+
+
+def test_operators_hand_over_to_it(device):
+    x, weight = generating((3, 37), 50, 24, device)
+    with kernels.use("always"):
+        assert torch.equal(operators.rms_linear(x, weight, 1e-6), rms_linear(x, weight, 1e-6))
+
+
+def test_it_compiles_in_one_graph(device):
+    with kernels.use("always"):
+        kernel, operator = both(operators.rms_linear)
+        check(torch.compile(kernel, fullgraph=True, backend="aot_eager", dynamic=True), operator, *generating((3, 37), 50, 24, device))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+def test_addresses_past_two_to_the_31(device):
+    x, weight = torch.zeros(2**20 + 1, 2048, device=device, dtype=torch.bfloat16), normal(8, 2048, device=device)
+    x[-1] = normal(2048, seed=1)
+    assert torch.equal(rms_linear(x, weight, 1e-6)[-1], rms_linear(x[-1:], weight, 1e-6)[0])  # the last token begins at byte 2**32

@@ -1,0 +1,65 @@
+"""Every residual, in a small network, with its kernels and without."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint
+
+from geolab import kernels
+from geolab.models import Transformer, TransformerConfig
+from geolab.residuals import REGISTRY
+from shared_kernels import distance, normal
+
+WIDTH, LENGTH = 16, 5
+
+
+def network(name, device):
+    """All parameters away from their start, so that no zero hides a wrong gradient."""
+    torch.manual_seed(0)
+    made = Transformer(TransformerConfig.benchmark(width=WIDTH, layers=1, heads=2, max_length=8), name).to(device)
+    with torch.no_grad():
+        for i, p in enumerate(made.parameters()):
+            p.add_(normal(*p.shape, seed=10 + i, device=device), alpha=0.1)
+    return made
+
+
+def step(model, x, mode, through=lambda model, x: model(x)):
+    """The output, then the gradients of all parameters, for a random cotangent."""
+    parameters = dict(model.named_parameters())
+    with kernels.use(mode):
+        y = through(model, x)
+        grads = torch.autograd.grad(y, list(parameters.values()), normal(*y.shape, seed=2, dtype=y.dtype, device=y.device))
+    return {"output": y} | dict(zip(parameters, grads))
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_a_residual_is_the_same_with_kernels(device, name):
+    model, x = network(name, device), normal(2, LENGTH, WIDTH, seed=1, device=device)
+    with_kernels, without = step(model, x, "always"), step(model, x, "never")
+    size = max(g.norm() for g in without.values())
+    for part, wanted in without.items():
+        if wanted.norm() > 1e-4 * size:
+            assert distance(with_kernels[part], wanted) < 1e-4, part
+        else:  # what is nothing but rounding has no relative error
+            assert (with_kernels[part] - wanted).norm() < 1e-6 * size, part
+
+
+@pytest.mark.parametrize("name", ["mhc", "emhc-stream", "delta"])
+def test_checkpoints_do_not_change_it(device, name):
+    model, x = network(name, device), normal(2, LENGTH, WIDTH, seed=1, device=device)
+    again = step(model, x, "always", lambda model, x: checkpoint(model, x, use_reentrant=False))
+    for part, wanted in step(model, x, "always").items():
+        assert_close(again[part], wanted, rtol=0, atol=0, msg=part)
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_under_autocast_a_state_keeps_its_dtype(device, name):
+    model, x = network(name, device), normal(2, LENGTH, WIDTH, seed=1, device=device)
+    with torch.autocast(device, torch.bfloat16), kernels.use("always"):
+        state = model.layers[0].residual.expand(x)
+        for layer in model.layers:
+            state = layer(state)
+            assert state.dtype == torch.float32
+        loss = model(x).float().square().mean()
+        grads = torch.autograd.grad(loss, list(model.parameters()))
+    assert all(g.isfinite().all() for g in grads)

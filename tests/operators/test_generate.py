@@ -1,0 +1,41 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from geolab.operators import rms_linear
+
+
+def normal(*shape, seed=0):
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+@given(st.integers(0, 2**16), st.sampled_from([(), (3,), (2, 3)]), st.integers(1, 40), st.integers(1, 9))
+def test_it_is_the_map_of_the_normalised_state(seed, lead, features, outputs):
+    x, weight = normal(*lead, features, seed=seed), normal(outputs, features, seed=seed + 1)
+    assert_close(rms_linear(x, weight, 1e-3), torch.nn.functional.rms_norm(x, (features,), eps=1e-3) @ weight.mT, rtol=1e-12, atol=1e-12)
+
+
+def test_it_sees_a_direction_and_no_size():
+    x, weight = normal(5, 12), normal(3, 12, seed=1)
+    assert_close(rms_linear(1e6 * x, weight, 1e-20), rms_linear(x, weight, 1e-20), rtol=1e-12, atol=0)
+
+
+def test_a_state_of_zeros_gives_zeros_and_finite_gradients():
+    x, weight = torch.zeros(2, 6, requires_grad=True), torch.ones(3, 6)
+    y = rms_linear(x, weight, 1e-20)
+    assert y.count_nonzero() == 0 and torch.autograd.grad(y.sum(), x)[0].isfinite().all()
+
+
+def test_gradcheck():
+    assert torch.autograd.gradcheck(lambda x, w: rms_linear(x, w, 1e-3), (normal(4, 7).requires_grad_(), normal(3, 7, seed=1).requires_grad_()))
+
+
+def test_numbers_of_half_precision_states_are_float32():
+    assert rms_linear(normal(4, 8).bfloat16(), normal(3, 8).float(), 1e-6).dtype == torch.float32
+
+
+def test_another_width_is_refused():
+    with pytest.raises(ValueError, match=r"weight must have 8 features along its last axis, got shape \(3, 7\)"):
+        rms_linear(normal(4, 8), normal(3, 7), 1e-6)
