@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from shutil import which
 
 import torch
 from torch import nn
@@ -91,9 +92,24 @@ def record(path: str | Path, experiment: str, content: dict) -> None:
     Raises: FileExistsError where there is a file: what was measured is not overwritten.
     """
     path = Path(path)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=path.parent).stdout.strip()
+    commit = _said("git", "rev-parse", "--short", "HEAD", cwd=path.parent)
+    versions = {"torch": torch.__version__, "python": platform.python_version()}
     provenance = {"experiment": experiment, "device": "cuda" if torch.cuda.is_available() else "cpu",
-                  "threads": torch.get_num_threads(), "commit": commit,
-                  "versions": {"torch": torch.__version__, "python": platform.python_version()}}
+                  "threads": torch.get_num_threads(), "commit": commit, "versions": versions}
+    if "triton" in sys.modules:
+        versions["triton"] = sys.modules["triton"].__version__
+    if torch.cuda.is_available():
+        gpu = torch.cuda.get_device_properties(torch.cuda.current_device())
+        versions["cuda"] = torch.version.cuda
+        provenance["gpu"] = {"name": gpu.name, "capability": f"{gpu.major}.{gpu.minor}", "multiprocessors": gpu.multi_processor_count,
+                             "memory": gpu.total_memory,
+                             "driver": _said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").partition("\n")[0]}
     with path.open("x") as file:
         file.write(json.dumps(provenance | content, indent=1) + "\n")
+
+
+def _said(*command: str, cwd: Path | None = None) -> str:
+    """What a program prints; nothing where there is none, or it fails."""
+    if not which(command[0]):
+        return ""
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd).stdout.strip()

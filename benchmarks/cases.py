@@ -1,0 +1,117 @@
+"""What is measured: each operator that has a kernel, the inputs that it takes, and its floor in bytes.
+
+Legend: N tokens, n streams, d features a stream, e bytes a number of the state.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from geolab import operators
+from geolab.kernels import floors
+
+Draw = Callable[..., Tensor]  # sizes -> a tensor of random numbers
+SIZES = {"state": ((8192, 4096), (65536, 768)), "matrices": ((8192, 0), (65536, 0))}  # N and d; matrices have no features
+STREAMS, CHANNELS, EPS = 4, 4, 1e-5
+
+
+class Case(NamedTuple):
+    """An operator at work.
+
+    Arguments:
+        twin: the name of its kernel in `geolab.kernels.TWINS`.
+        inputs: (N, n, d, state, number) -> its tensors, all of which get gradients; `state` draws in the state's dtype, `number`
+            in float32.
+        floor: (N, n, d, e) -> Bytes.
+        kind: "state" where bytes bound it, "matrices" where it works on n × n numbers a token and microseconds count.
+        options: of the operator and its kernel, by name.
+    """
+
+    twin: str
+    operator: Callable[..., Tensor]
+    inputs: Callable[[int, int, int, Draw, Draw], tuple[Tensor, ...]]
+    floor: Callable[[int, int, int, int], floors.Bytes]
+    kind: str = "state"
+    options: dict = {}
+
+    @property
+    def function(self) -> Callable[..., Tensor]:
+        """The operator as a function of the inputs alone."""
+        return partial(self.operator, **self.options)
+
+
+def _read(N, n, d, state, number):
+    return state(N, n, d), number(N, n)
+
+
+def _mix(N, n, d, state, number):
+    return state(N, n, d), number(N, n, n)
+
+
+def _mix_write(N, n, d, state, number):
+    return state(N, n, d), number(N, n, n), number(N, n), state(N, d)
+
+
+def _gated(N, n, d, state, number):
+    return state(N, n, d), number(N, n), number(N, n), number(N), F.normalize(number(N, n), dim=-1), number(N).sigmoid()
+
+
+def _delta(N, n, d, state, number):
+    return state(N, d), state(N, d), number(N), 2 * number(N).sigmoid()
+
+
+def _delta_matrix(N, n, d, state, number):
+    return state(N, d, CHANNELS), state(N, d), number(N, CHANNELS), 2 * number(N).sigmoid()
+
+
+def _diagonal(N, n, d, state, number):
+    return state(N, d), state(N, d), state(N, d), number()
+
+
+def _generator(N, n, d, state, number):
+    return state(N, n * d), number(n * (n + 2), n * d)
+
+
+def _logits(N, n, d, state, number):
+    return (2 * number(N, n, n),)
+
+
+def _plane(N, n, d, state, number):
+    return number(N, n), number(N, n), number(N)
+
+
+def _skew(N, n, d, state, number):
+    return (operators.skew(number(N, n, n)),)
+
+
+CASES: dict[str, Case] = {
+    "stream_read": Case("stream_read", operators.stream_read, _read, floors.stream_read),
+    "stream_mix": Case("stream_mix", operators.stream_mix, _mix, floors.stream_mix),
+    "stream_mix_write": Case("stream_mix_write", operators.stream_mix_write, _mix_write, floors.stream_mix_write),
+    "gated_mix": Case("gated_mix", operators.gated_mix, _gated, floors.gated_mix),
+    "delta_update": Case("delta_update", operators.delta_update, _delta, lambda N, n, d, e: floors.delta_update(N, d, 1, e), options={"eps": EPS}),
+    "delta_update, d_v = 4": Case("delta_update", operators.delta_update, _delta_matrix,
+                                  lambda N, n, d, e: floors.delta_update(N, d, CHANNELS, e), options={"eps": EPS}),
+    "diagonal_update": Case("diagonal_update", operators.diagonal_update, _diagonal, lambda N, n, d, e: floors.diagonal_update(N, d, e)),
+    "rms_linear": Case("rms_linear", operators.rms_linear, _generator,
+                       lambda N, n, d, e: floors.rms_linear(N, n * d, n * (n + 2), e), options={"eps": EPS}),
+    "sinkhorn": Case("sinkhorn", operators.sinkhorn, _logits, lambda N, n, d, e: floors.sinkhorn(N, n), "matrices"),
+    "sinkhorn, rows first": Case("sinkhorn", operators.sinkhorn, _logits, lambda N, n, d, e: floors.sinkhorn(N, n), "matrices",
+                                 {"order": "row-column"}),
+    "cayley_rank2": Case("cayley_rank2", operators.cayley_rank2, _plane, lambda N, n, d, e: floors.cayley_rank2(N, n), "matrices"),
+    "cayley_skew4": Case("cayley_skew4", operators.cayley_skew4, _skew, lambda N, n, d, e: floors.cayley_skew4(N), "matrices"),
+}
+
+
+def draws(device: str, dtype: torch.dtype, seed: int) -> tuple[Draw, Draw]:
+    """`state` and `number` of a case: normal numbers."""
+    generator = torch.Generator(device).manual_seed(seed)
+
+    def number(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, device=device)
+
+    return lambda *shape: number(*shape).to(dtype), number

@@ -1,0 +1,95 @@
+"""Time and memory on a CUDA device, without the host's share.
+
+A function of some tensors is captured as two CUDA graphs, one of its forward pass and one of its backward pass, each over several
+input sets in a row: together they are larger than the cache, and long enough that a launch doesn't count. What is compared takes turns.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+Function = Callable[..., Tensor | tuple[Tensor, ...]]
+
+
+class Passes(NamedTuple):
+    """Two graphs that are replayed one after the other; the backward pass reads what the forward pass kept."""
+
+    forward: torch.cuda.CUDAGraph
+    backward: torch.cuda.CUDAGraph
+
+
+def outputs_of(function: Function, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    outputs = function(*inputs)
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+def cotangents_of(outputs: Sequence[Tensor], seed: int = 0) -> list[Tensor]:
+    """A random cotangent for each output."""
+    generator = torch.Generator(outputs[0].device).manual_seed(seed)
+    return [torch.randn(y.shape, generator=generator, device=y.device).to(y.dtype) for y in outputs]
+
+
+def captured(function: Function, sets: Sequence[Sequence[Tensor]], cotangents: Sequence[Tensor]) -> Passes:
+    """The function on every input set, and its gradients by all of its inputs, as graphs.
+
+    Each backward pass frees what its forward pass kept, as in training, and its gradients make room for the next ones.
+    """
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):  # whatever compiles or allocates once does it here
+        for _ in range(3):
+            torch.autograd.grad(outputs_of(function, sets[0]), sets[0], cotangents)
+    torch.cuda.current_stream().wait_stream(stream)
+    passes = Passes(torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph())
+    with torch.cuda.graph(passes.forward, stream=stream):
+        outputs = [outputs_of(function, inputs) for inputs in sets]
+    with torch.cuda.graph(passes.backward, pool=passes.forward.pool(), stream=stream):
+        for inputs in sets:
+            torch.autograd.grad(outputs.pop(0), inputs, cotangents)
+    return passes
+
+
+def turns(runs: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 3) -> dict[str, list[float]]:
+    """Seconds of each run in each round, between events on the device; in a round every run has one turn."""
+    marks = []
+    for _ in range(warm_up + rounds):
+        row = [torch.cuda.Event(enable_timing=True) for _ in range(len(runs) + 1)]
+        row[0].record()
+        for run, event in zip(runs.values(), row[1:]):
+            run()
+            event.record()
+        marks.append(row)
+    torch.cuda.synchronize()
+    return {name: [row[i].elapsed_time(row[i + 1]) / 1e3 for row in marks[warm_up:]] for i, name in enumerate(runs)}
+
+
+def copy_bandwidth(nbytes: int = 2**31, rounds: int = 15) -> float:
+    """Bytes a second, read and written, of a copy from device to device: the median of some."""
+    source = torch.randint(0, 2**15, (nbytes // 2,), dtype=torch.int16, device="cuda")
+    target = torch.empty_like(source)
+    seconds = turns({"copy": lambda: target.copy_(source)}, rounds)["copy"]
+    return 2 * source.nbytes / sorted(seconds)[rounds // 2]
+
+
+def peaks(function: Function, inputs: Sequence[Tensor], cotangents: Sequence[Tensor]) -> tuple[int, int]:
+    """The most bytes allocated above inputs and cotangents, during the forward pass and during the backward pass."""
+    def most() -> int:
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    outputs, forward = outputs_of(function, inputs), most()
+    torch.cuda.reset_peak_memory_stats()
+    torch.autograd.grad(outputs, inputs, cotangents)
+    return forward, most()
+
+
+def poison(share: float = 0.25) -> None:
+    """Leave NaN in the memory that the next large allocations get."""
+    torch.cuda.empty_cache()
+    numbers = int(torch.cuda.mem_get_info()[0] * share) // 4
+    torch.full((numbers,), float("nan"), device="cuda")

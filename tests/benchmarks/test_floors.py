@@ -1,0 +1,60 @@
+"""A floor is a count of bytes: those of the tensors that go in and out of the operator itself."""
+
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+from benchmarks.cases import CASES, CHANNELS, STREAMS, Case, draws
+from benchmarks.timing import cotangents_of, outputs_of
+from geolab.kernels import floors
+
+SIZES = {"N": st.integers(2, 9), "n": st.integers(1, 6), "d": st.integers(1, 40)}
+
+
+def moved(function, inputs, still=()):
+    """Bytes in and out of the forward pass, and of the backward pass; `still` are the places of inputs that don't meet a gradient.
+
+    What is one number for all tokens isn't counted.
+    """
+    inputs = [x.detach().requires_grad_() for x in inputs]
+    outputs = outputs_of(function, inputs)
+    cotangents = cotangents_of(outputs)
+    gradients = torch.autograd.grad(outputs, inputs, cotangents)
+    back = [pair[i] for i in range(len(inputs)) if i not in still for pair in (inputs, gradients)]
+    return tuple(sum(t.nbytes for t in tensors if t.ndim) for tensors in ([*inputs, *outputs], [*cotangents, *back]))
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=5)
+@given(**SIZES)
+def test_a_floor_is_what_goes_in_and_out(name, N, n, d):
+    case, n = CASES[name], STREAMS if name == "cayley_skew4" else n
+    dtype = torch.bfloat16 if case.kind == "state" else torch.float32
+    inputs = case.inputs(N, n, d, *draws("cpu", dtype, seed=0))
+    assert case.floor(N, n, d, 2) == moved(case.function, inputs)
+
+
+@settings(max_examples=5)
+@given(**SIZES)
+def test_so_are_the_floors_of_what_is_not_one_operator_here(N, n, d):
+    x, a, h = torch.randn(N, n, d).bfloat16(), torch.randn(N, n), torch.randn(N, d).bfloat16()
+    read_mix = lambda x, a, H: (torch.einsum("Ni,Nid->Nd", a.bfloat16(), x), H.bfloat16() @ x)
+    write = lambda x, b, h: x + b.bfloat16().unsqueeze(-1) * h.unsqueeze(-2)
+    assert floors.stream_read_mix(N, n, d) == moved(read_mix, (x, a, torch.randn(N, n, n)))
+    assert floors.stream_write(N, n, d) == moved(write, (x, a, h), still={0})
+
+
+@pytest.mark.parametrize("name", ["stream_mix_write", "gated_mix", "delta_update, d_v = 4", "diagonal_update"])
+def test_a_floor_counts_the_state_in_its_own_dtype(name):
+    inputs = CASES[name].inputs(8, 4, 100, *draws("cpu", torch.float32, seed=0))
+    assert CASES[name].floor(8, 4, 100, 4) == moved(CASES[name].function, inputs)
+
+
+def test_value_channels_share_their_direction():
+    one, four = floors.delta_update(10, 64, 1), floors.delta_update(10, 64, CHANNELS)
+    assert four.forward < CHANNELS * one.forward and four.backward < CHANNELS * one.backward
+
+
+def test_a_case_names_what_it_measures():
+    for name, case in CASES.items():
+        assert isinstance(case, Case) and name.startswith(case.twin) and case.operator.__name__ == case.twin

@@ -1,0 +1,75 @@
+import json
+
+import pytest
+import torch
+
+from benchmarks import steps
+
+TINY = ["--width", "16", "--layers", "1", "--heads", "2", "--hidden", "32", "--batch", "2", "--length", "5", "--repeats", "1"]
+SIZE = {"batch": 2, "length": 5, "repeats": 3}
+
+
+def test_on_a_cpu_each_ratio_is_to_the_additive_block(tmp_path):
+    path = tmp_path / "steps.json"
+    steps.main(["--device", "cpu", "--only", "delta,mhc", *TINY, "--out", str(path)])
+    kept = json.loads(path.read_text())
+    rows = {row["residual"]: row for row in kept["rows"]}
+    assert list(rows) == ["additive", "delta", "mhc"] and kept["device"] == "cpu" and kept["size"]["width"] == 16
+    assert all(row["ratio"] == pytest.approx(row["ms"] / rows["additive"]["ms"], rel=1e-2) for row in rows.values())
+    assert rows["additive"]["parameters"] < rows["mhc"]["parameters"]
+
+
+def test_on_a_device_every_mode_is_measured_beside_the_additive_block_in_the_same_mode(monkeypatch):
+    milliseconds = {("additive", "eager"): 10, ("additive", "compiled"): 5, ("mhc", "eager"): 20, ("mhc", "kernels"): 11, ("mhc", "compiled"): 8}
+
+    def turns(runs, rounds):
+        for step in runs.values():
+            step()
+        return {name: [1e-3 * milliseconds[name]] * rounds for name in runs}
+
+    monkeypatch.setattr(steps, "turns", turns)
+    monkeypatch.setattr(steps, "_peak", lambda step: 2**30)
+    monkeypatch.setattr(torch, "compile", lambda model: model)
+    config = steps.configuration("cuda", {"width": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 5})
+    rows = steps.on_cuda(["mhc"], ["eager", "kernels", "compiled"], config, SIZE, device="cpu")
+    assert {row["mode"]: row["ratio"] for row in rows} == {"eager": 2, "kernels": 1.1, "compiled": 1.6}
+    assert all(row["peak_bytes"] == 2**30 for row in rows)
+
+
+def test_a_mode_that_fails_is_a_row_with_its_message(monkeypatch):
+    class Refuses(steps.Run):
+        def forward(self, x):
+            if self.kernels == "auto":
+                raise RuntimeError("out of memory\nby far")
+            return super().forward(x)
+
+    monkeypatch.setattr(steps, "Run", Refuses)
+    monkeypatch.setattr(steps, "turns", lambda runs, rounds: {name: [1.0] for name in runs})
+    monkeypatch.setattr(steps, "_peak", lambda step: 0)
+    config = steps.configuration("cuda", {"width": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 5})
+    eager, with_kernels = steps.on_cuda(["delta"], ["eager", "kernels"], config, SIZE, device="cpu")
+    assert eager["ratio"] == 1 and with_kernels["failed"] == "RuntimeError: out of memory" and "ratio" not in with_kernels
+
+
+def test_the_backbone_on_a_device_is_as_wide_as_it_says():
+    size = steps.SIZES["cuda"]
+    D, hidden = size["width"], size["hidden"]
+    assert (D, size["length"]) == (2560, 4096) and f"{round((4 * D * D + 3 * D * hidden) / 1e6)} million" in steps.__doc__
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--only", "plus"], "--only must be among additive, "), (["--modes", "fast"], "got fast"),
+    (["--device", "cpu", "--modes", "kernels"], "kernels need a CUDA device"),
+    pytest.param([], "PyTorch sees none", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="here it measures"))])
+def test_it_says_what_is_missing(arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        steps.main(arguments)
+    assert message in capsys.readouterr().err
+
+
+def test_a_result_is_not_written_over(tmp_path, capsys):
+    path = tmp_path / "steps.json"
+    path.write_text("{}")
+    with pytest.raises(SystemExit):
+        steps.main(["--device", "cpu", *TINY, "--out", str(path)])
+    assert "--force" in capsys.readouterr().err and path.read_text() == "{}"
