@@ -50,37 +50,34 @@ class _Skew(Function):
 
     @staticmethod
     def forward(ctx, w: Tensor) -> Tensor:
-        ctx.save_for_backward(w)
-        q = torch.empty_like(w, memory_format=torch.contiguous_format)
-        _in_pieces(_Skew.turn, w.reshape(-1, 16), q.view(-1, 16))
-        return q
+        rows = w.reshape(-1, 16)
+        pair, q = rows.new_empty(8, len(rows)), torch.empty_like(rows)
+        _in_pieces(_Skew.turn, rows, pair.T, q)
+        ctx.save_for_backward(pair)
+        return q.view(w.shape)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor) -> Tensor:
-        w, = ctx.saved_tensors
+        pair, = ctx.saved_tensors
         grad_w = torch.empty_like(grad, memory_format=torch.contiguous_format)
-        _in_pieces(_Skew.pull, w.reshape(-1, 16), grad.reshape(-1, 16), grad_w.view(-1, 16))
+        _in_pieces(_Skew.pull, pair.T, grad.reshape(-1, 16), grad_w.view(-1, 16))
         return grad_w
 
     @staticmethod
-    def turn(w: Tensor, q: Tensor) -> None:
-        _multiply(_units(_Skew.pair(w))[0], q)
+    def turn(w: Tensor, pair: Tensor, q: Tensor) -> None:
+        tables = _tables(w.dtype, w.device)
+        parts = torch.addmm(tables.one, tables.split, w.T)                     # 1, −2a, 1, −2b
+        pair = torch.addmm(parts, tables.pfaffian, parts.square(), out=pair.T)
+        _multiply(_units(pair)[0], q)
 
     @staticmethod
-    def pull(w: Tensor, grad: Tensor, grad_w: Tensor) -> None:
-        tables = _tables(w.dtype, w.device)
-        pair = _Skew.pair(w)
+    def pull(pair: Tensor, grad: Tensor, grad_w: Tensor) -> None:
+        tables, pair = _tables(grad.dtype, grad.device), pair.T
         units, inverse = _units(pair)
         slope = _across(units, inverse, _slope(units, grad))
         slope = torch.addcmul(slope, pair, tables.pfaffian.T @ slope, value=2)
         torch.mm(slope.T, tables.split, out=grad_w)
-
-    @staticmethod
-    def pair(w: Tensor) -> Tensor:
-        tables = _tables(w.dtype, w.device)
-        parts = torch.addmm(tables.one, tables.split, w.T)                     # 1, −2a, 1, −2b
-        return torch.addmm(parts, tables.pfaffian, parts.square())
 
 
 class _Plane(Function):

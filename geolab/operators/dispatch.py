@@ -6,6 +6,7 @@ from functools import wraps
 from torch import Tensor
 
 from geolab import kernels
+from geolab.operators.precision import with_own_code
 
 
 def with_kernel(operator: Callable) -> Callable:
@@ -16,4 +17,4 @@ def with_kernel(operator: Callable) -> Callable:
             return kernels.TWINS[operator.__name__](first, *others, **named)
         return operator(first, *others, **named)
 
-    return dispatched
+    return with_own_code(dispatched)

@@ -21,9 +21,9 @@ def full_precision(operator: Callable) -> Callable:
     @wraps(operator)
     def wide(first: Tensor, *others, **named):
         with _outside_autocast(first):
-            return operator(widened(first), *map(widened, others), **{name: widened(x) for name, x in named.items()})
+            return operator(widened(first), *[widened(x) for x in others], **{name: widened(x) for name, x in named.items()})
 
-    return _with_own_code(wide)
+    return with_own_code(wide)
 
 
 def in_state_dtype(operator: Callable) -> Callable:
@@ -36,16 +36,19 @@ def in_state_dtype(operator: Callable) -> Callable:
         with _outside_autocast(state):
             return operator(state, *map(cast, others), **{name: cast(x) for name, x in named.items()})
 
-    return _with_own_code(applied)
+    return with_own_code(applied)
 
 
-def _with_own_code(wrapper: Callable) -> Callable:
+def with_own_code(wrapper: Callable) -> Callable:
     """torch.compile counts recompilations by code object: operators that shared one would use up each other's limit."""
     wrapper.__code__ = wrapper.__code__.replace(co_name=wrapper.__name__)
     return wrapper
 
 
+_AS_IT_IS = nullcontext()
+
+
 def _outside_autocast(x: Tensor):
     device = x.device.type
     inside = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)  # a meta tensor has no autocast
-    return torch.autocast(device, enabled=False) if inside else nullcontext()
+    return torch.autocast(device, enabled=False) if inside else _AS_IT_IS
