@@ -104,7 +104,7 @@ def _delta_vjp(ctx, grad, *_):
     grad = grad.contiguous()
     grad_x, grad_h, grad_v, grad_beta = _delta_update_backward(grad, grad if x is None else x, h, v, ctx.span_v, beta, ctx.span_beta,
                                                                readout, scale, ctx.erase, ctx.normalize)
-    return (grad_x if ctx.erase else grad, grad_h, summed(grad_v, ctx.span_v), None, summed(grad_beta, ctx.span_beta), None, None, None)
+    return (grad_x if ctx.erase else grad, grad_h, summed(grad_v, ctx.span_v, v), None, summed(grad_beta, ctx.span_beta, beta), None, None, None)
 
 
 _delta_update.register_autograd(_delta_vjp, setup_context=_keep)

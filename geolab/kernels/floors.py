@@ -23,19 +23,9 @@ def stream_mix(N: int, n: int, d: int, e: int = 2) -> Bytes:
     return Bytes(2 * n * e * N * d + 4 * N * n**2, 3 * n * e * N * d + 8 * N * n**2)
 
 
-def stream_write(N: int, n: int, d: int, e: int = 2) -> Bytes:
-    """X + b ⊗ h. Back, the gradient by X is the one by the output, and doesn't move."""
-    return Bytes((2 * n + 1) * e * N * d + 4 * N * n, (n + 2) * e * N * d + 8 * N * n)
-
-
 def stream_mix_write(N: int, n: int, d: int, e: int = 2) -> Bytes:
     """H X + b ⊗ h."""
     return Bytes((2 * n + 1) * e * N * d + 4 * N * (n**2 + n), (3 * n + 2) * e * N * d + 8 * N * (n**2 + n))
-
-
-def stream_read_mix(N: int, n: int, d: int, e: int = 2) -> Bytes:
-    """aᵀX and H X."""
-    return Bytes((2 * n + 1) * e * N * d + 4 * N * (n**2 + n), (3 * n + 1) * e * N * d + 8 * N * (n**2 + n))
 
 
 def gated_mix(N: int, n: int, d: int, e: int = 2) -> Bytes:

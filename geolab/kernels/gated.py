@@ -98,7 +98,7 @@ def _keep(ctx, inputs, output):
 
 def _vjp(ctx, grad):
     grad_x, *per_token = _gated_mix_backward(grad.contiguous(), *ctx.saved_tensors, ctx.span)
-    return grad_x, *(summed(g, ctx.span) for g in per_token), None
+    return grad_x, *(summed(g, ctx.span, shared) for g, shared in zip(per_token, ctx.saved_tensors[1:])), None
 
 
 _gated_mix.register_autograd(_vjp, setup_context=_keep)

@@ -11,7 +11,6 @@ from geolab.kernels import DTYPES
 
 allocate = torch.empty  # the tests hand out NaN here
 INTERPRETED = triton.knobs.runtime.interpret
-PER_PROGRAM = 16384 if INTERPRETED else 2048  # numbers of one vector a token that a program takes; the interpreter wants few programs
 
 
 def require(*names: str, **tensors: Tensor) -> None:
@@ -51,21 +50,14 @@ def groups(coefficient: Tensor, leading: torch.Size, trailing: int) -> tuple[Ten
     return coefficient.float().reshape(prod(shape), *own).contiguous(), prod(leading[kept:])
 
 
-def summed(per_token: Tensor, span: int) -> Tensor:
-    """Gradients a token -> gradients of what `span` tokens in a row share."""
-    return per_token if span == 1 else per_token.unflatten(0, (-1, span)).sum(1)
+def summed(per_token: Tensor, span: int, shared: Tensor) -> Tensor:
+    """Gradients a token -> gradients of what `span` tokens in a row share; zeros, where there is no token."""
+    return per_token if span == 1 else per_token.view(len(shared), span, *shared.shape[1:]).sum(1)
 
 
 def buffer(*shape: int, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Memory for an output, which a kernel must fill."""
     return allocate(shape, dtype=dtype or like.dtype, device=like.device)
-
-
-def tile(d: int) -> tuple[int, int]:
-    """Tokens and features that a program takes at a time; both powers of two, and the features divide d where a large one does."""
-    exact = d & -d
-    features = min(exact if exact >= 128 else triton.next_power_of_2(d), 1024)
-    return max(1, PER_PROGRAM // features), features
 
 
 def on(x: Tensor):

@@ -14,7 +14,7 @@ from geolab._checks import require_square, require_width
 from geolab.kernels.launch import buffer, groups, on, require, rows, summed
 from geolab.kernels.tiles import across, added, along, coefficients, store_sums, vectors, zeros
 
-MOST = 8  # streams that are mixed by a kernel: it holds n² sums a token in registers. More go through the operator as on a CPU
+MOST = 8  # streams that are mixed by a kernel: it holds n² sums a token in registers. More, or another number of sums, go through the operator as on a CPU
 
 
 def stream_read(x: Tensor, weights: Tensor) -> Tensor:
@@ -29,8 +29,8 @@ def stream_read(x: Tensor, weights: Tensor) -> Tensor:
 def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
     """H X, as `operators.stream_mix`: 2n d numbers moved a token, and 3n d on the way back."""
     require("x", x=x, matrix=matrix)
-    require_square("matrix", matrix, x.shape[-2])
-    if x.shape[-2] > MOST:
+    require_width("matrix", matrix, x.shape[-2])
+    if x.shape[-2] > MOST or matrix.shape[-2] != x.shape[-2]:
         return _operator("stream_mix")(x, matrix)
     return _stream_mix(rows(x, 2), *groups(matrix, x.shape[:-2], 2), None, 1, None).view(x.shape)
 
@@ -51,10 +51,6 @@ def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor)
 def _operator(name: str):
     from geolab import operators  # which imports this package first
     return getattr(operators, name).__wrapped__
-
-
-def _by_owner(per_token: Tensor, span: int, coefficient: Tensor) -> Tensor:
-    return summed(per_token, span) if span else torch.zeros_like(coefficient)  # what no token has
 
 
 @custom_op("geolab::stream_read", mutates_args=())
@@ -95,7 +91,7 @@ def _keep_read(ctx, inputs, output):
 def _read_vjp(ctx, grad):
     x, a = ctx.saved_tensors
     grad_x, grad_a = _stream_read_backward(grad.contiguous(), x, a, ctx.span)
-    return grad_x, _by_owner(grad_a, ctx.span, a), None
+    return grad_x, summed(grad_a, ctx.span, a), None
 
 
 _stream_read.register_autograd(_read_vjp, setup_context=_keep_read)
@@ -147,8 +143,8 @@ def _keep_mix(ctx, inputs, output):
 def _mix_vjp(ctx, grad):
     x, matrix, b, h = ctx.saved_tensors
     grad_x, grad_matrix, grad_b, grad_h = _stream_mix_backward(grad.contiguous(), x, matrix, ctx.span, b, ctx.span_b, h)
-    written = (None, None, None) if h is None else (_by_owner(grad_b, ctx.span_b, b), None, grad_h)
-    return grad_x, _by_owner(grad_matrix, ctx.span, matrix), None, *written
+    written = (None, None, None) if h is None else (summed(grad_b, ctx.span_b, b), None, grad_h)
+    return grad_x, summed(grad_matrix, ctx.span, matrix), None, *written
 
 
 _stream_mix.register_autograd(_mix_vjp, setup_context=_keep_mix)

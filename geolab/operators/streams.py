@@ -23,7 +23,7 @@ def stream_read(x: Tensor, weights: Tensor) -> Tensor:
     Raises: ValueError when the weights aren't one a stream.
     """
     require_width("weights", weights, x.shape[-2])
-    # contiguous: weights that are a strided view of a wider table send the product, and its backward, token by token
+    # contiguous, here and below: strided views of a wider table send products, and their backward, token by token
     return (weights.contiguous().unsqueeze(-2) @ x).squeeze(-2)
 
 
@@ -34,11 +34,11 @@ def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
 
     Arguments:
         x: (..., n, d), the streams.
-        matrix: H, (..., n, n); leading axes may be fewer, and broadcast.
-    Returns: (..., n, d).
-    Raises: ValueError when the matrix isn't one row and one column a stream.
+        matrix: H, (..., n, n), or (..., m, n) for m sums of them; leading axes may be fewer, and broadcast.
+    Returns: (..., n, d), or (..., m, d).
+    Raises: ValueError when the matrix isn't one column a stream.
     """
-    require_square("matrix", matrix, x.shape[-2])
+    require_width("matrix", matrix, x.shape[-2])
     return matrix @ x
 
 
@@ -61,7 +61,7 @@ def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor)
     require_width("weights", weights, n)
     require_width("update", update, d)
     tokens = x.shape[:-2]
-    return _MixWrite.apply(x, matrix.expand(*tokens, n, n), weights.expand(*tokens, n), update.expand(*tokens, d))
+    return _MixWrite.apply(x, matrix.expand(*tokens, n, n).contiguous(), weights.expand(*tokens, n).contiguous(), update.expand(*tokens, d))
 
 
 class _MixWrite(torch.autograd.Function):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from geolab.operators import delta_shortcut, stream_mix, stream_read, unit_direction
+from geolab.operators import delta_shortcut, stream_mix, unit_direction
 from geolab.residuals.base import Residual, Sublayer
 from geolab.residuals.jpmhc import JPmHC
 from geolab.residuals.mhc import ConstrainedMaps
@@ -85,8 +85,10 @@ class BenchmarkMHC(Residual):
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         read, write, mix = self.coefficients(state)
         slices = state.unflatten(-1, (SLICES, -1))
-        update = sublayer(stream_read(slices, read).repeat(1, 1, SLICES))
-        return torch.addcmul(stream_mix(slices, mix), write.unsqueeze(-1), update.view_as(slices)).flatten(-2)
+        rows = torch.cat([read.unsqueeze(-2), mix], dim=-2)  # one product: the state is read once, and once less on the way back
+        heard, mixed = stream_mix(slices, rows).split([1, SLICES], dim=-2)
+        update = sublayer(heard.squeeze(-2).repeat(1, 1, SLICES))
+        return torch.addcmul(mixed, write.unsqueeze(-1), update.view_as(slices)).flatten(-2)
 
     def coefficients(self, state: Tensor) -> Coefficients:
         """a (B, T, 4), b (B, T, 4) and H (B, T, 4, 4) at a state (B, T, D)."""

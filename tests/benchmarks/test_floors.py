@@ -34,16 +34,6 @@ def test_a_floor_is_what_goes_in_and_out(name, N, n, d):
     assert case.floor(N, n, d, 2) == moved(case.function, inputs)
 
 
-@settings(max_examples=5)
-@given(**SIZES)
-def test_so_are_the_floors_of_what_is_not_one_operator_here(N, n, d):
-    x, a, h = torch.randn(N, n, d).bfloat16(), torch.randn(N, n), torch.randn(N, d).bfloat16()
-    read_mix = lambda x, a, H: (torch.einsum("Ni,Nid->Nd", a.bfloat16(), x), H.bfloat16() @ x)
-    write = lambda x, b, h: x + b.bfloat16().unsqueeze(-1) * h.unsqueeze(-2)
-    assert floors.stream_read_mix(N, n, d) == moved(read_mix, (x, a, torch.randn(N, n, n)))
-    assert floors.stream_write(N, n, d) == moved(write, (x, a, h), still={0})
-
-
 @pytest.mark.parametrize("name", ["stream_mix_write", "gated_mix", "delta_update, d_v = 4", "diagonal_update"])
 def test_a_floor_counts_the_state_in_its_own_dtype(name):
     inputs = CASES[name].inputs(8, 4, 100, *draws("cpu", torch.float32, seed=0))

@@ -119,9 +119,9 @@ def test_it_refuses_by_name(device):
             calls[name](x, weights=weights[:, :3])
         with pytest.raises(ValueError, match="weights must be on the device of x"):
             calls[name](x, weights=weights.to("meta"))
-    for name in ("stream_mix", "stream_mix_write"):
-        with pytest.raises(ValueError, match="matrix must be 4 × 4"):
-            calls[name](x, matrix=matrix[:, :3])
+    for name, wanted in (("stream_mix", "have 4 features"), ("stream_mix_write", "be 4 × 4")):
+        with pytest.raises(ValueError, match=f"matrix must {wanted}"):
+            calls[name](x, matrix=matrix[..., :3])
         with pytest.raises(ValueError, match="matrix must be on the device of x"):
             calls[name](x, matrix=matrix.to("meta"))
     with pytest.raises(ValueError, match="update must have 8 features"):

@@ -35,6 +35,12 @@ def test_read_mix_and_write_are_their_sums(case, dtype):
     assert_close(stream_mix_write(x32, m32, w32, u32), torch.einsum("...mn,...nd->...md", m32.double(), x32.double()) + written, **near)
 
 
+def test_a_matrix_of_other_rows_gives_as_many_sums():
+    x, rows = normal(2, 3, 4, 5), normal(2, 3, 6, 4, seed=1)
+    sums = torch.stack([stream_read(x, a) for a in rows.unbind(-2)], dim=-2)
+    assert_close(stream_mix(x, rows), sums, **CLOSE)
+
+
 def test_one_stream_is_the_plain_residual():
     x, update, one = normal(2, 3, 1, 5), normal(2, 3, 5, seed=1), torch.ones(1, dtype=torch.float64)
     assert_close(stream_mix_write(x, one[None], one, update), x + update.unsqueeze(-2), rtol=0, atol=0)
@@ -65,8 +71,8 @@ def test_gradients(fewer):
 
 @pytest.mark.parametrize("call, message", [
     (lambda x: stream_read(x, torch.ones(3)), r"weights must have 4 features along its last axis, got shape \(3,\)"),
-    (lambda x: stream_mix(x, torch.ones(3, 3)), r"matrix must be 4 × 4 along its last two axes, got shape \(3, 3\)"),
-    (lambda x: stream_mix(x, torch.ones(5, 4)), r"matrix must be 4 × 4 along its last two axes, got shape \(5, 4\)"),
+    (lambda x: stream_mix(x, torch.ones(3, 3)), r"matrix must have 4 features along its last axis, got shape \(3, 3\)"),
+    (lambda x: stream_mix_write(x, torch.ones(5, 4), torch.ones(4), torch.ones(2, 6)), r"matrix must be 4 × 4 .* got shape \(5, 4\)"),
     (lambda x: stream_mix_write(x, torch.eye(3), torch.ones(4), torch.ones(2, 6)), r"matrix must be 4 × 4 .* got shape \(3, 3\)"),
     (lambda x: stream_mix_write(x, torch.eye(4), torch.ones(1), torch.ones(2, 6)), r"weights must have 4 features .* got shape \(1,\)"),
     (lambda x: stream_mix_write(x, torch.eye(4), torch.ones(4), torch.ones(2, 1)), r"update must have 6 features .* got shape \(2, 1\)"),
