@@ -4,9 +4,9 @@ A statement's `label` is the label of its proof directive in the chapter; a cell
 `# asserts <label>`. Two papers that state the same thing share a label. The ledger page is printed from this list.
 """
 
-from geolab.papers.theorems import delta, foundations, lecture, mgt, rotations, streams
+from geolab.papers.theorems import delta, foundations, kernels, lecture, mgt, rotations, streams
 from geolab.papers.theorems.theorem import SOURCES, VERDICTS, Theorem
 
-THEOREMS: list[Theorem] = [theorem for file in (foundations, streams, delta, rotations, mgt, lecture) for theorem in file.THEOREMS]
+THEOREMS: list[Theorem] = [theorem for file in (foundations, streams, delta, rotations, mgt, lecture, kernels) for theorem in file.THEOREMS]
 
 __all__ = ["SOURCES", "THEOREMS", "Theorem", "VERDICTS"]
