@@ -206,7 +206,8 @@ class _Tables(NamedTuple):
 @cache
 @torch.inference_mode(False)
 def _tables(dtype: torch.dtype, device: torch.device) -> _Tables:
-    lefts, rights = (torch.tensor([form(*unit) for unit in torch.eye(4).tolist()]) for form in (_from_left, _from_right))
+    one, i, j, k = (1.0, 0.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 1.0, 0.0), (0.0, 0.0, 0.0, 1.0)
+    lefts, rights = (torch.tensor([form(*unit) for unit in (one, i, j, k)]) for form in (_from_left, _from_right))
     scalar = torch.tensor([1.0, 0.0, 0.0, 0.0])
     vector = 1 - scalar
     eye, ones, none = torch.eye(4), torch.ones(1, 4), torch.zeros(4, 16)
