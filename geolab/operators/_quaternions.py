@@ -51,33 +51,31 @@ class _Skew(Function):
     @staticmethod
     def forward(ctx, w: Tensor) -> Tensor:
         rows = w.reshape(-1, 16)
-        pair, q = rows.new_empty(8, len(rows)), torch.empty_like(rows)
-        _in_pieces(_Skew.turn, rows, pair.T, q)
+        q, pair = _in_pieces(_Skew.turn, (rows,), lambda: (torch.empty_like(rows), rows.new_empty(8, len(rows)).T))
         ctx.save_for_backward(pair)
         return q.view(w.shape)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor) -> Tensor:
-        pair, = ctx.saved_tensors
-        grad_w = torch.empty_like(grad, memory_format=torch.contiguous_format)
-        _in_pieces(_Skew.pull, pair.T, grad.reshape(-1, 16), grad_w.view(-1, 16))
-        return grad_w
+        rows = grad.reshape(-1, 16)
+        grad_w, = _in_pieces(_Skew.pull, (*ctx.saved_tensors, rows), lambda: (torch.empty_like(rows),))
+        return grad_w.view(grad.shape)
 
     @staticmethod
-    def turn(w: Tensor, pair: Tensor, q: Tensor) -> None:
+    def turn(w: Tensor, q: Tensor | None = None, pair: Tensor | None = None) -> tuple[Tensor, Tensor]:
         tables = _tables(w.dtype, w.device)
         parts = torch.addmm(tables.one, tables.split, w.T)                     # 1, −2a, 1, −2b
-        pair = torch.addmm(parts, tables.pfaffian, parts.square(), out=pair.T)
-        _multiply(_units(pair)[0], q)
+        pair = torch.addmm(parts, tables.pfaffian, parts.square(), out=None if pair is None else pair.T)
+        return _multiply(tables, _units(tables, pair)[0], q), pair.T
 
     @staticmethod
-    def pull(pair: Tensor, grad: Tensor, grad_w: Tensor) -> None:
+    def pull(pair: Tensor, grad: Tensor, grad_w: Tensor | None = None) -> tuple[Tensor]:
         tables, pair = _tables(grad.dtype, grad.device), pair.T
-        units, inverse = _units(pair)
-        slope = _across(units, inverse, _slope(units, grad))
+        units, inverse = _units(tables, pair)
+        slope = _across(tables, units, inverse, _slope(tables, units, grad))
         slope = torch.addcmul(slope, pair, tables.pfaffian.T @ slope, value=2)
-        torch.mm(slope.T, tables.split, out=grad_w)
+        return torch.mm(slope.T, tables.split, out=grad_w),
 
 
 class _Plane(Function):
@@ -85,78 +83,82 @@ class _Plane(Function):
     @staticmethod
     def forward(ctx, u: Tensor, v: Tensor, beta: Tensor) -> Tensor:
         ctx.save_for_backward(u, v, beta)
-        q = torch.empty(*u.shape, 4, dtype=u.dtype, device=u.device)
-        _in_pieces(_Plane.turn, u.reshape(-1, 4), v.reshape(-1, 4), beta.reshape(-1), q.view(-1, 16))
-        return q
+        rows = u.reshape(-1, 4), v.reshape(-1, 4), beta.reshape(-1)
+        q, = _in_pieces(_Plane.turn, rows, lambda: (u.new_empty(len(rows[0]), 16),))
+        return q.view(*u.shape, 4)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        u, v, beta = (t.contiguous() for t in ctx.saved_tensors)
-        grads = torch.empty_like(u), torch.empty_like(v), torch.empty_like(beta)
-        _in_pieces(_Plane.pull, u.view(-1, 4), v.view(-1, 4), beta.view(-1), grad.reshape(-1, 16),
-                   grads[0].view(-1, 4), grads[1].view(-1, 4), grads[2].view(-1))
-        return grads
+        u, v, beta = ctx.saved_tensors
+        rows = u.reshape(-1, 4), v.reshape(-1, 4), beta.reshape(-1)
+        grad_u, grad_v, grad_beta = _in_pieces(_Plane.pull, (*rows, grad.reshape(-1, 16)), lambda: tuple(map(torch.empty_like, rows)))
+        return grad_u.view(u.shape), grad_v.view(v.shape), grad_beta.view(beta.shape)
 
     @staticmethod
-    def turn(u: Tensor, v: Tensor, beta: Tensor, q: Tensor) -> None:
-        _, _, area = _Plane.minors(u, v)
-        _multiply(_units(torch.addcmul(_tables(u.dtype, u.device).one, area, beta))[0], q)
+    def turn(u: Tensor, v: Tensor, beta: Tensor, q: Tensor | None = None) -> tuple[Tensor]:
+        tables = _tables(u.dtype, u.device)
+        _, _, area = _Plane.minors(tables, u, v)
+        return _multiply(tables, _units(tables, torch.addcmul(tables.one, area, beta))[0], q),
 
     @staticmethod
-    def pull(u: Tensor, v: Tensor, beta: Tensor, grad: Tensor, grad_u: Tensor, grad_v: Tensor, grad_beta: Tensor) -> None:
+    def pull(u: Tensor, v: Tensor, beta: Tensor, grad: Tensor, grad_u: Tensor | None = None, grad_v: Tensor | None = None,
+             grad_beta: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         tables, (left, right) = _tables(u.dtype, u.device), spread(4, u.dtype, u.device)
-        a, b, area = _Plane.minors(u, v)
-        units, inverse = _units(torch.addcmul(tables.one, area, beta))
-        slope = _slope(units, grad)
+        a, b, area = _Plane.minors(tables, u, v)
+        units, inverse = _units(tables, torch.addcmul(tables.one, area, beta))
+        slope = _slope(tables, units, grad)
         # with β each unit quaternion turns towards (−β|a|², a), at right angles to it: ⟨across, area⟩ is the same, and cancels
         turn = torch.addcmul(area, tables.scalar @ area.square(), beta, value=-1)
-        torch.sum((slope * turn).mul_(inverse).mul_(inverse.square()), 0, out=grad_beta)
-        slope = tables.split.T @ (_across(units, inverse, slope) * beta)
-        torch.mm((slope * b).T, left.T, out=grad_u)
-        torch.mm((slope * a).T, right.T, out=grad_v)
+        grad_beta = torch.sum((slope * turn).mul_(inverse).mul_(inverse.square()), 0, out=grad_beta)
+        slope = tables.split.T @ (_across(tables, units, inverse, slope) * beta)
+        return torch.mm((slope * b).T, left.T, out=grad_u), torch.mm((slope * a).T, right.T, out=grad_v), grad_beta
 
     @staticmethod
-    def minors(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def minors(tables: "_Tables", u: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """u_i and v_j at 4i + j, and −2a and −2b of u vᵀ − v uᵀ over 2: sums and differences of its minors."""
         left, right = spread(4, u.dtype, u.device)
         a, b = left.T @ u.T, right.T @ v.T
-        return a, b, _tables(u.dtype, u.device).split @ (a * b)
+        return a, b, tables.split @ (a * b)
 
 
 # ---------------------------------------------------------------- from the pair to Q, and back
 
-def _units(pair: Tensor) -> tuple[Tensor, Tensor]:
+def _units(tables: "_Tables", pair: Tensor) -> tuple[Tensor, Tensor]:
     """The unit quaternions l and r, and the inverses of the lengths they had, four times each: (8, N) both."""
-    inverse = (_tables(pair.dtype, pair.device).sum @ pair.square()).rsqrt_()
+    inverse = (tables.sum @ pair.square()).rsqrt_()
     return pair * inverse, inverse
 
 
-def _multiply(units: Tensor, q: Tensor) -> None:
+def _multiply(tables: "_Tables", units: Tensor, q: Tensor | None) -> Tensor:
+    """l r, in rows."""
     left, right = units.view(2, 4, -1).unbind()
-    torch.mm((left.unsqueeze(1) * right).view(16, -1).T, _tables(q.dtype, q.device).product, out=q)
+    return torch.mm((left.unsqueeze(1) * right).view(16, -1).T, tables.product, out=q)
 
 
-def _slope(units: Tensor, grad: Tensor) -> Tensor:
+def _slope(tables: "_Tables", units: Tensor, grad: Tensor) -> Tensor:
     """The gradient by each number of l and r: (8, N)."""
-    tables, (left, right) = _tables(grad.dtype, grad.device), units.view(2, 4, -1).unbind()
+    left, right = units.view(2, 4, -1).unbind()
     products = (tables.product @ grad.T).view(4, 4, -1)                        # ⟨G, l_i r_j⟩
     slope = tables.left @ (products * right).view(16, -1)
     return slope.addmm_(tables.right, products.mul_(left.unsqueeze(1)).view(16, -1))
 
 
-def _across(units: Tensor, inverse: Tensor, slope: Tensor) -> Tensor:
+def _across(tables: "_Tables", units: Tensor, inverse: Tensor, slope: Tensor) -> Tensor:
     """The gradient by the pair, (8, N): lengths have no effect."""
-    along = _tables(slope.dtype, slope.device).sum @ (units * slope)           # ⟨G, Q⟩, along l as along r
+    along = tables.sum @ (units * slope)           # ⟨G, Q⟩, along l as along r
     return torch.addcmul(slope, units, along, value=-1).mul_(inverse)
 
 
-def _in_pieces(compute: Callable[..., None], *rows: Tensor) -> None:
-    """compute(*rows), which writes into the last of them; on a CPU so few rows at a time that the cache holds what lies between."""
+def _in_pieces(compute: Callable[..., tuple[Tensor, ...]], rows: tuple[Tensor, ...],
+               room: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    """compute(*rows); on a CPU so few rows at a time that the cache holds what lies between, and their results in the `room` for all."""
     if len(rows[0]) <= PIECE or rows[0].device.type != "cpu":
         return compute(*rows)
-    for piece in zip(*(t.split(PIECE) for t in rows)):
+    results = room()
+    for piece in zip(*(t.split(PIECE) for t in (*rows, *results))):
         compute(*piece)
+    return results
 
 
 # ---------------------------------------------------------------- the two algebras
