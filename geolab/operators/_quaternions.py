@@ -74,7 +74,7 @@ class _Skew(Function):
         tables, pair = _tables(grad.dtype, grad.device), pair.T
         units, inverse = _units(tables, pair)
         slope = _across(tables, units, inverse, _slope(tables, units, grad))
-        slope = torch.addcmul(slope, pair, tables.pfaffian.T @ slope, value=2)
+        slope = torch.addcmul(slope, pair, tables.back @ slope)
         return torch.mm(slope.T, tables.split, out=grad_w),
 
 
@@ -198,6 +198,7 @@ class _Tables(NamedTuple):
     one: Tensor       # (8, 1): the pair 1, 1
     split: Tensor     # w -> the pair 0, −2a, 0, −2b
     pfaffian: Tensor  # squares of −2a and −2b -> the pair −f, 0, f, 0
+    back: Tensor      # the gradient by that pair -> the one by the squares, twice
     sum: Tensor       # a pair -> the sum of each quaternion, in its four places
     scalar: Tensor    # a pair -> the sum of each quaternion, in the place of its scalar
     left: Tensor      # P_ij -> Σ_j P_ij, as l; transposed, it repeats l_i
@@ -213,9 +214,10 @@ def _tables(dtype: torch.dtype, device: torch.device) -> _Tables:
     scalar = torch.tensor([1.0, 0.0, 0.0, 0.0])
     vector = 1 - scalar
     eye, ones, none = torch.eye(4), torch.ones(1, 4), torch.zeros(4, 16)
+    pfaffian = torch.kron(torch.tensor([[-1.0, 1.0], [1.0, -1.0]]), torch.outer(scalar, vector)) / 4
     tables = _Tables(one=scalar.repeat(2)[:, None],
                      split=-torch.cat([lefts, rights]).flatten(1) / 2 * vector.repeat(2)[:, None],
-                     pfaffian=torch.kron(torch.tensor([[-1.0, 1.0], [1.0, -1.0]]), torch.outer(scalar, vector)) / 4,
+                     pfaffian=pfaffian, back=2 * pfaffian.T,
                      sum=torch.kron(torch.eye(2), torch.ones(4, 4)),
                      scalar=torch.kron(torch.eye(2), torch.outer(scalar, torch.ones(4))),
                      left=torch.cat([torch.kron(eye, ones), none]), right=torch.cat([none, torch.kron(ones, eye)]),
