@@ -11,6 +11,9 @@ from geolab.operators.precision import with_own_code
 
 def with_kernel(operator: Callable) -> Callable:
     """The operator, or its twin of the same name where `kernels.serves` its first argument."""
+    if operator.__name__ not in kernels.TWINS:  # nothing here could run one
+        return operator
+
     @wraps(operator)
     def dispatched(first: Tensor, *others, **named):
         if kernels.serves(first):
