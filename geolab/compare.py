@@ -19,6 +19,7 @@ from shutil import which
 import torch
 from torch import nn
 
+from geolab.distributed import rank
 from geolab.tasks import Task
 from geolab.training import Budget, fit
 
@@ -47,7 +48,8 @@ def compare(models: Mapping[str, Callable[[], nn.Module]], task: Task, budget: B
         raise ValueError(f"search_steps must be given to choose among {len(rates)} rates, got None")
 
     def train(name: str, seed: int, setting: Budget):
-        print(f"{name}, seed {seed}, learning rate {setting.lr:g}, {setting.steps} steps", file=sys.stderr, flush=True)
+        if rank() == 0:
+            print(f"{name}, seed {seed}, learning rate {setting.lr:g}, {setting.steps} steps", file=sys.stderr, flush=True)
         torch.manual_seed(seed)
         model = models[name]()
         checkpoint = Path(folder) / f"{name.replace('/', '-')}-{seed}-{setting.lr:g}-{setting.steps}.pt"
@@ -89,8 +91,11 @@ def compare(models: Mapping[str, Callable[[], nn.Module]], task: Task, budget: B
 def record(path: str | Path, experiment: str, content: dict) -> None:
     """Write a measurement with its provenance: device, versions, commit.
 
+    Of several processes the first one writes.
     Raises: FileExistsError where there is a file: what was measured is not overwritten.
     """
+    if rank() > 0:
+        return
     path = Path(path)
     commit = _said("git", "rev-parse", "--short", "HEAD", cwd=path.parent)
     versions = {"torch": torch.__version__, "python": platform.python_version()}

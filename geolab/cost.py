@@ -2,8 +2,9 @@
 
     seconds ≈ 6 P tokens / (utilisation · operations)  +  residual bytes / memory rate  +  bytes sent / link rate
 
-Nothing here is measured. `Size` says what is trained, `Device` what a data sheet promises, `step` how long one step
-takes under an assumed utilisation, and `memory` what a GPU holds. All rates are per GPU and second, all bytes bytes.
+Nothing here is measured. Only the operations have a utilisation: memory and wires run at their full rate, without delay.
+`Size` says what is trained, `Device` what a data sheet promises, `step` how long one step takes, and `memory` what a GPU holds.
+All rates are per GPU and second, all bytes bytes.
 
 Legend: P parameters, L blocks of two sublayers each, D width, T sequence length, n vectors of D numbers in the state of a token,
 g GPUs.
@@ -173,9 +174,9 @@ def sequences_that_fit(size: Size, device: Device, gpus: int = 1, sharded: bool 
 # ---------------------------------------------------------------- time
 
 def gather_seconds(whole: float, gpus: int, device: Device) -> float:
-    """An all-gather of `whole` bytes in all, or their reduce-scatter: first between nodes, each GPU its share, then inside.
+    """An all-gather of `whole` bytes in all: first between nodes, each GPU its share, then inside. Or backward, their reduce-scatter.
 
-    Each GPU sends (g − 1)/g of it. An all-reduce is both, one after the other.
+    Each GPU sends (g − 1)/g of it, at the wire's full rate and without delay. An all-reduce is both, one after the other.
     Raises: ValueError for several nodes that aren't full.
     """
     node = min(gpus, device.node)

@@ -2,6 +2,8 @@
 
 AdamW with linear warm-up and cosine decay, weight decay on matrices only, gradient clipping, as E-MHC-Geo trains
 its benchmark. On a CPU the same call gives the same numbers, in one run or resumed.
+
+Under `torchrun` the same call shares every batch among the processes: see `geolab.distributed`.
 """
 
 import hashlib
@@ -11,6 +13,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,6 +22,8 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from geolab import distributed
+from geolab.distributed import Engine
 from geolab.residuals import collect_penalties
 from geolab.tasks import Task
 
@@ -77,34 +82,43 @@ class History:
 
 
 def fit(model: nn.Module, task: Task, budget: Budget = Budget(), seed: int = 0, *,
-        checkpoint: str | Path | None = None, save_every: int = 100, progress: bool = True) -> History:
+        checkpoint: str | Path | None = None, save_every: int = 100, progress: bool = True,
+        engine: Engine = Engine()) -> History:
     """Train `model` in place.
+
+    Under torchrun every process calls this, with a model of its own built alike. The batch of a step is the one that a
+    single process would draw, and losses are those of the whole batch, on every process. The first one saves and shows.
 
     Arguments:
         model: maps task inputs to predictions; it stays on the device where its parameters are.
+        task: a task with `batches`, as Stream, is read in its own order; of others each batch is drawn with replacement.
         seed: of the batches and of dropout. The model's own initialisation comes before, from whoever built it.
         checkpoint: a file to save to, and to resume from when it is there. A finished run is read, not repeated.
-        save_every: steps between two saves; an interruption saves as well.
+            It goes on with any number of processes, sharded or not; all of them must see it.
+        save_every: steps between two saves; an interruption, by Ctrl-C or SIGTERM, saves as well.
         progress: show a bar.
+        engine: precision, micro-batches, sharding, compilation. A sharded model stays so; the checkpoint is whole.
     Returns: the History.
-    Raises: ValueError when the checkpoint is of another run; FloatingPointError at a loss or gradient that is not
-        finite, before the update: the model keeps its last good weights, and the checkpoint its last save.
+    Raises: ValueError when the checkpoint is of another run, or batch does not divide among processes and micro-batches;
+        FloatingPointError at a loss or gradient that is not finite, on every process, before the update: the model keeps
+        its last good weights, and the checkpoint its last save; KeyboardInterrupt when interrupted, after the save.
     """
-    run = _Run(model, task, budget, seed, checkpoint)
+    run = _Run(model, task, budget, seed, checkpoint, engine)
     run.resume()
     history = run.history
-    bar = tqdm(total=budget.steps, initial=history.steps, disable=not progress, leave=False, mininterval=0.5)
-    with bar, _interrupts_held() as interrupted:
+    bar = tqdm(total=budget.steps, initial=history.steps, disable=not progress or distributed.rank() > 0, leave=False,
+               mininterval=0.5)
+    with bar, _interrupts_held() as pressed:
         while history.steps < budget.steps:
-            run.step()
+            interrupted = run.step(pressed)
             bar.update()
             last = history.steps == budget.steps
             if history.steps % budget.evaluate_every == 0 or last:
                 run.evaluate()
                 bar.set_postfix(validation=f"{history.final:.3g}", refresh=False)
-            if history.steps % save_every == 0 or last or interrupted():
+            if history.steps % save_every == 0 or last or interrupted:
                 run.save()
-            if interrupted() and not last:
+            if interrupted and not last:
                 kept = f"saved to {checkpoint}; the same call goes on from there" if checkpoint else \
                     "not saved; give fit a checkpoint to be able to go on"
                 raise KeyboardInterrupt(f"stopped after step {history.steps} of {budget.steps}, {kept}")
@@ -113,97 +127,149 @@ def fit(model: nn.Module, task: Task, budget: Budget = Budget(), seed: int = 0, 
 
 @contextmanager
 def _interrupts_held():
-    """Hold Ctrl-C back until the step is whole: half an update can't be resumed. Yields a function that tells."""
+    """Hold Ctrl-C and SIGTERM back until the step is whole: half an update can't be resumed. Yields a function that tells."""
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield pressed.is_set  # Python delivers signals to the main thread only
         return
-    before = signal.signal(signal.SIGINT, lambda *_: pressed.set())
+    before = {number: signal.signal(number, lambda *_: pressed.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield pressed.is_set
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Run:
     """The state of one call of `fit`: all that a checkpoint must hold for the next step to be the same."""
 
-    def __init__(self, model: nn.Module, task: Task, budget: Budget, seed: int, checkpoint: str | Path | None):
-        self.model, self.task, self.budget = model, task, budget
+    def __init__(self, model: nn.Module, task: Task, budget: Budget, seed: int, checkpoint: str | Path | None,
+                 engine: Engine):
+        self.model, self.task, self.budget, self.engine = model, task, budget, engine
         self.path = Path(checkpoint) if checkpoint else None
-        device = next(model.parameters()).device
-        self.train = [t.to(device) for t in task.sample("train")]
-        self.validation = [t.to(device) for t in task.sample("validation")]
+        self.device = next(model.parameters()).device
+        own = distributed.join(self.device.type)
+        self.rank, self.world = distributed.rank(), distributed.world()
+        if self.world > 1 and self.device != own:
+            raise ValueError(f"model must be on {own}, the one of its process, got {self.device}: "
+                             "device = geolab.distributed.join(\"cuda\") says it")
+        if budget.batch % (self.world * engine.accumulate):
+            raise ValueError(f"batch must divide by processes times accumulate, got batch {budget.batch}, "
+                             f"{self.world} processes and accumulate {engine.accumulate}")
+        self.stream = None
+        self.train = None if hasattr(task, "batches") else [t.to(self.device) for t in task.sample("train")]
+        validation = task.sample("validation")
+        self.validation_size = len(validation[0])
+        if self.validation_size < self.world:
+            raise ValueError(f"validation needs an example a process, got {self.validation_size} of {self.world}")
+        self.validation = [t.tensor_split(self.world)[self.rank].to(self.device) for t in validation]
+        self.identity = self._identity(seed)
+        self.parallel = distributed.parallel(model, engine)  # from here on parameters may be sharded
         decayed = [p for p in model.parameters() if p.ndim >= 2]
         others = [p for p in model.parameters() if p.ndim < 2]
         self.optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": budget.weight_decay},
                                             {"params": others, "weight_decay": 0.0}], lr=budget.lr, betas=(0.9, 0.95), fused=True)
         self.batches = torch.Generator().manual_seed(seed)
-        torch.manual_seed(seed)
-        self.history = History(task=repr(task), budget=budget, seed=seed, device=device.type)
+        torch.manual_seed(seed + 1_000_003 * self.rank)  # each process has its own dropout
+        self.history = History(task=repr(task), budget=budget, seed=seed, device=self.device.type)
 
-    def step(self) -> None:
-        start, history = time.perf_counter(), self.history
+    def step(self, pressed: Callable[[], bool]) -> bool:
+        """One update. Whether an interruption is pressed in any of the processes."""
+        start, history, parts = time.perf_counter(), self.history, self.engine.accumulate
         self.model.train()
-        index = torch.randint(len(self.train[0]), (self.budget.batch,), generator=self.batches)
-        inputs, targets = (t[index.to(t.device)] for t in self.train)
-        with collect_penalties() as penalties:
-            loss = self.task.loss(self.model(inputs), targets)
-        objective = loss + sum(penalties)
-        self._require_finite("loss", objective)
         self.optimizer.zero_grad(set_to_none=True)
-        objective.backward()
+        loss = objective = 0
+        for part, (inputs, targets) in enumerate(zip(*(t.chunk(parts) for t in self._share())), start=1):
+            with distributed.exchange(self.parallel, on=part == parts):
+                with self.engine.cast(self.device), collect_penalties() as penalties:
+                    part_loss = self.task.loss(self.parallel(inputs), targets) / parts
+                part_objective = part_loss + sum(penalties) / parts
+                part_objective.backward()
+            loss, objective = loss + part_loss.detach(), objective + part_objective.detach()
+        loss, objective, interrupted = distributed.mean(loss, objective, loss.new_tensor(float(pressed())))
+        self._require_finite("loss", objective)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.budget.clip)
+        norm = (norm.full_tensor() if self.engine.shard else norm).item()
         self._require_finite("gradient norm", norm)
         for group in self.optimizer.param_groups:
             group["lr"] = self.budget.learning_rate(history.steps)
         self.optimizer.step()
-        history.train_loss.append(loss.item())
-        history.gradient_norm.append(norm.item())
+        history.train_loss.append(loss)
+        history.gradient_norm.append(norm)
         history.seconds += time.perf_counter() - start
+        return interrupted > 0
+
+    def _share(self) -> Iterator[Tensor]:
+        """This process's inputs and targets of the next batch: drawn, or from a task that reads its data as it goes."""
+        if self.train is None:
+            if self.stream is None:
+                self.stream = self.task.batches(self.budget.batch, self.history.steps, self.rank, self.world)
+            return (t.to(self.device) for t in next(self.stream))
+        batch = torch.randint(len(self.train[0]), (self.budget.batch,), generator=self.batches)
+        index = batch.chunk(self.world)[self.rank]
+        return (t[index.to(t.device)] for t in self.train)
 
     @torch.no_grad()
     def evaluate(self) -> None:
         self.model.eval()
-        inputs, targets = self.validation
+        with self.engine.cast(self.device):
+            loss = sum(self.task.loss(self.model(inputs), targets) * (self.world * len(inputs) / self.validation_size)
+                       for inputs, targets in self._validation_parts())
         self.history.evaluated_at.append(self.history.steps)
-        self.history.validation_loss.append(self.task.loss(self.model(inputs), targets).item())
+        self.history.validation_loss += distributed.mean(loss)
 
-    def _require_finite(self, name: str, value: Tensor) -> None:
-        if not torch.isfinite(value):
+    def _validation_parts(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """This process's share: at once, or with micro-batches in parts of about their size, as many on every process."""
+        parts = 1
+        if self.engine.accumulate > 1:
+            micro_batch = self.budget.batch // (self.world * self.engine.accumulate)
+            parts = min(math.ceil(self.validation_size / self.world / micro_batch), self.validation_size // self.world)
+        return zip(*(t.tensor_split(parts) for t in self.validation))
+
+    def _require_finite(self, name: str, value: float) -> None:
+        if not math.isfinite(value):
             step = self.history.steps
             raise FloatingPointError(
-                f"{name} is {value.item()} at step {step} of {self.budget.steps} (learning rate "
+                f"{name} is {value} at step {step} of {self.budget.steps} (learning rate "
                 f"{self.budget.learning_rate(step):.3g}, clip {self.budget.clip}); the model holds the weights "
                 "from before it. A lower lr is the first thing to try")
 
-    def identity(self) -> dict:
+    def _identity(self, seed: int) -> dict:
         shapes = [(name, tuple(p.shape)) for name, p in self.model.named_parameters()]
-        return {"task": self.history.task, "budget": asdict(self.budget), "seed": self.history.seed,
+        return {"task": repr(self.task), "budget": asdict(self.budget), "seed": seed, "precision": self.engine.precision,
                 "model": hashlib.sha256(json.dumps([repr(self.model), shapes]).encode()).hexdigest()[:12]}
 
     def save(self) -> None:
         if self.path is None:
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.path.with_suffix(self.path.suffix + ".partial")
-        torch.save({"identity": self.identity(), "model": self.model.state_dict(),
-                    "optimizer": self.optimizer.state_dict(), "batches": self.batches.get_state(),
-                    "random": torch.get_rng_state(),
-                    "history": {**asdict(self.history), "budget": None}}, partial)
-        os.replace(partial, self.path)  # a kill in the middle of a save leaves the last one whole
+        content = {"identity": self.identity, "model": distributed.whole(self.model.state_dict()),
+                   "optimizer": distributed.whole(self.optimizer.state_dict()), "batches": self.batches.get_state(),
+                   "random": distributed.random_states(self.device), "history": {**asdict(self.history), "budget": None}}
+        if self.rank == 0:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            partial = self.path.with_suffix(self.path.suffix + ".partial")
+            torch.save(content, partial)
+            os.replace(partial, self.path)  # a kill in the middle of a save leaves the last one whole
+        distributed.mean(torch.zeros((), device=self.device))  # nobody goes on, or ends, before the file is there
 
     def resume(self) -> None:
-        if self.path is None or not self.path.exists():
+        if self.path is None:
             return
-        saved = torch.load(self.path, map_location="cpu", weights_only=True)
-        mine = self.identity()
-        for name, value in mine.items():
-            if saved["identity"][name] != value:
+        there = self.path.exists()
+        seen, = distributed.mean(torch.tensor(float(there), device=self.device))
+        if not seen:
+            return
+        if seen < 1:
+            raise ValueError(f"checkpoint {self.path} must be on a disk that all processes see, got one that "
+                             f"{self.world * seen:.0f} of {self.world} see")
+        saved = torch.load(self.path, map_location="cpu", weights_only=True, mmap=self.world > 1)
+        for name, value in self.identity.items():
+            found = saved["identity"].get(name, "float32")  # precision is younger than the first checkpoints
+            if found != value:
                 raise ValueError(f"checkpoint {self.path} is of another run: its {name} is "
-                                 f"{saved['identity'][name]}, asked for {value}. Name another file, or delete it")
-        self.model.load_state_dict(saved["model"])
-        self.optimizer.load_state_dict(saved["optimizer"])
+                                 f"{found}, asked for {value}. Name another file, or delete it")
+        distributed.load(self.model, self.optimizer, saved)
         self.batches.set_state(saved["batches"])
-        torch.set_rng_state(saved["random"])
+        random = saved["random"]
+        distributed.set_random_state([[random]] if isinstance(random, Tensor) else random, self.device)  # a Tensor, once
         self.history = History(**{**saved["history"], "budget": self.budget})

@@ -106,6 +106,15 @@ def test_each_gpu_sends_all_but_its_share(gpus):
     assert cost.gather_seconds(1e9, gpus, even) == pytest.approx((gpus - 1) / gpus * 1e9 / even.link)
 
 
+def test_data_parallel_reduces_float32_gradients_and_fsdp_gathers_bfloat16_weights_twice_and_scatters_gradients():
+    configuration, wire = small("additive"), replace(cost.H200, link=1, network=1)
+    gradients = sum(p.nbytes for p in configuration.model().parameters())
+    found, share = cost.size(configuration), 15 / 16
+    assert cost.step(found, 16, 16, 0.4, wire).communication == pytest.approx(2 * share * gradients)
+    sharded = cost.step(found, 16, 16, 0.4, wire, sharded=True).communication
+    assert sharded == pytest.approx(share * (2 * gradients / 2 + gradients))
+
+
 def test_it_refuses_a_node_that_is_not_full():
     with pytest.raises(ValueError, match="gpus must fill"):
         cost.gather_seconds(1e9, 12, cost.H200)
@@ -135,6 +144,17 @@ def test_sharding_divides_the_state_and_pays_for_each_micro_batch():
     assert whole.state == 8 * shared.state and whole.activations == shared.activations
     few, many = (cost.step(BIG, 1280, 64, 0.4, sharded=True, sequences=k).communication for k in (10, 5))
     assert many == 2 * few
+
+
+def test_memory_holds_bfloat16_weights_and_float32_logits_with_their_gradients():
+    configuration = small("additive")
+    model = configuration.model()
+    logits = model(torch.randint(200, (3, 64)))
+    found = cost.memory(cost.size(configuration), sequences=3)
+    assert found.logits == 2 * logits.nbytes
+    assert found.copies == sum(p.nbytes for p in model.bfloat16().parameters())
+    gathered = cost.memory(BIG, gpus=64, sharded=True).copies
+    assert gathered == pytest.approx(2 * 2 * BIG.parameters / BIG.layers)     # two blocks
 
 
 @pytest.mark.parametrize("gpus, every", [(8, None), (8, 6), (64, 6)])

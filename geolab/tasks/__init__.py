@@ -9,9 +9,10 @@ from geolab.tasks.moons import Moons
 from geolab.tasks.negation import Negation, Reflection
 from geolab.tasks.random_tokens import RandomTokens
 from geolab.tasks.rotation import NearPi
+from geolab.tasks.stream import Stream
 from geolab.tasks.sudoku import Sudoku
 from geolab.tasks.text import Text
 from geolab.tasks.words import Words
 
-__all__ = ["Copy", "Denoising", "Echo", "Gyroscope", "Moons", "NearPi", "Negation", "Pairs", "RandomTokens", "Reflection", "Sudoku",
-           "Task", "Text", "Words", "least_squares"]
+__all__ = ["Copy", "Denoising", "Echo", "Gyroscope", "Moons", "NearPi", "Negation", "Pairs", "RandomTokens", "Reflection",
+           "Stream", "Sudoku", "Task", "Text", "Words", "least_squares"]
