@@ -29,7 +29,7 @@ unit: .venv/ready
 	$(BIN)/python -m pytest tests --ignore tests/site -n 2
 
 site-tests: book browser
-	$(BIN)/python -m pytest tests/site
+	$(BIN)/python -m pytest tests/site -n 2
 
 serve: book
 	$(BIN)/python -m http.server $(PORT) --directory _build/html
