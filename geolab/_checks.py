@@ -26,3 +26,11 @@ def require_square(name: str, matrix: Tensor, size: int | None = None) -> None:
     if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2] or (size is not None and size != matrix.shape[-1]):
         wanted = "n × n" if size is None else f"{size} × {size}"
         raise ValueError(f"{name} must be {wanted} along its last two axes, got shape {tuple(matrix.shape)}")
+
+
+def require_pairs(u: Tensor, v: Tensor, beta: Tensor) -> None:
+    """Raise ValueError unless u and v have one shape, and beta is a number, or one for each pair of vectors."""
+    if u.shape != v.shape:
+        raise ValueError(f"u and v must have the same shape, got {tuple(u.shape)} and {tuple(v.shape)}")
+    if beta.ndim and beta.shape != u.shape[:-1]:
+        raise ValueError(f"beta must be one number a pair, got {tuple(beta.shape)} with pairs {tuple(u.shape[:-1])}")

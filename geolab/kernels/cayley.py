@@ -23,7 +23,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import custom_op
 
-from geolab._checks import require_square
+from geolab._checks import require_pairs, require_square
 from geolab.kernels.launch import INTERPRETED, buffer, on, require, rows
 from geolab.kernels.registers import dot, load_row, plus, scaled, store_row, times, unit
 
@@ -57,11 +57,8 @@ def plane_of(u: Tensor, v: Tensor, beta: Tensor | float) -> tuple[Tensor, Tensor
 
     Raises: ValueError when u and v differ in shape, or beta isn't one number a pair.
     """
-    if u.shape != v.shape:
-        raise ValueError(f"u and v must have the same shape, got {tuple(u.shape)} and {tuple(v.shape)}")
     beta = torch.as_tensor(beta, dtype=torch.float32, device=u.device)
-    if beta.ndim and beta.shape != u.shape[:-1]:
-        raise ValueError(f"beta must be one number a pair, got {tuple(beta.shape)} with pairs {tuple(u.shape[:-1])}")
+    require_pairs(u, v, beta)
     return u, v, beta.expand(u.shape[:-1])
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from geolab._checks import require_square
+from geolab._checks import require_pairs, require_square
 from geolab.operators._quaternions import cayley_of_plane, cayley_of_skew
 from geolab.operators.dispatch import with_kernel
 from geolab.operators.precision import full_precision
@@ -42,11 +42,8 @@ def cayley_rank2(u: Tensor, v: Tensor, beta: Tensor | float) -> Tensor:
     Returns: (..., n, n).
     Raises: ValueError when u and v differ in shape, or beta isn't one number a pair.
     """
-    if u.shape != v.shape:
-        raise ValueError(f"u and v must have the same shape, got {tuple(u.shape)} and {tuple(v.shape)}")
     beta = torch.as_tensor(beta, dtype=u.dtype, device=u.device)
-    if beta.ndim and beta.shape != u.shape[:-1]:
-        raise ValueError(f"beta must be one number a pair, got {tuple(beta.shape)} with pairs {tuple(u.shape[:-1])}")
+    require_pairs(u, v, beta)
     form = cayley_of_plane if u.shape[-1] == 4 else _Rank2.apply
     return form(u, v, beta.expand(u.shape[:-1]))
 
