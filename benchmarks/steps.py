@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from benchmarks.timing import turns
 from geolab import kernels
-from geolab.compare import record
+from geolab.results import record
 from geolab.models import Transformer, TransformerConfig
 from geolab.models.__main__ import step_times, training_step
 from geolab.residuals import REGISTRY

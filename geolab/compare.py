@@ -1,43 +1,46 @@
-"""Several models on one task, each given the same search and the same budget, kept as JSON with its provenance.
+"""Several models on one task, each given the same search and the same budget.
 
     found = compare(models, task, Budget(steps=1000), seeds=(0, 1, 2), rates=(1e-3, 2e-3, 4e-3), search_steps=200, folder="runs/mine")
     record("results/mine.json", "what was asked", found)
 
-A script of `results/` is these two calls. Killed, it goes on where it stopped: each run has its checkpoint in `folder`.
+Killed, the same call goes on where it stopped: each run has its checkpoint in `folder`.
 """
 
-import json
 import math
-import platform
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from shutil import which
 
 import torch
 from torch import nn
 
-from geolab.distributed import rank
+from geolab.distributed import Engine, join, rank
 from geolab.tasks import Task
-from geolab.training import Budget, fit
+from geolab.training import Budget, History, fit
+
+POINTS = 50   # of a training curve in a result file
+Measure = Callable[[nn.Module], dict]
 
 
 def compare(models: Mapping[str, Callable[[], nn.Module]], task: Task, budget: Budget, *, seeds: Sequence[int],
             rates: Sequence[float], search_steps: int | None = None, search_seeds: Sequence[int] | None = None, folder: str | Path,
-            measure: Callable[[nn.Module], dict] | None = None) -> dict:
+            measure: Measure | None = None, untrained: Measure | None = None, device: str = "cpu", engine: Engine = Engine()) -> dict:
     """Train each model at the learning rate with the lowest mean validation loss in its own search.
 
     Arguments:
-        models: name -> a function that builds the model; it is called under `torch.manual_seed(seed)`.
+        models: name -> a function that builds the model on the CPU; it is called under `torch.manual_seed(seed)`.
         budget: of the long runs; its learning rate is replaced by the winner.
         rates: the learning rates that are tried, the same ones for every model. A single one needs no search, and gets none.
         search_steps, search_seeds: of the search; the seeds are those of the long runs unless told.
         folder: for the checkpoints; a run that is finished there is read, not repeated.
-        measure: trained model -> numbers to keep beside its losses.
+        measure: trained model, on the CPU -> numbers to keep beside its losses.
+        untrained: the same of the model as it was built.
+        device: to train on, "cpu" or "cuda".
+        engine: how steps are computed.
     Returns: plain data: "parameters", "search" (all its runs, and the best rate a model) and "runs" (one a model and seed,
-        with the validation losses at "evaluated_at"). A run that diverged has no losses but the word.
+        with the validation losses at "evaluated_at", and the training losses and gradient norms as means over
+        stretches). A run that diverged has no losses but the word.
     Raises: ValueError for no seed or no rate, or rates without search_steps; RuntimeError when every rate of a model diverges.
     """
     search_seeds = seeds if search_seeds is None else search_seeds
@@ -46,24 +49,35 @@ def compare(models: Mapping[str, Callable[[], nn.Module]], task: Task, budget: B
                          f"got seeds={seeds!r}, search_seeds={search_seeds!r} and rates={rates!r}")
     if len(rates) > 1 and search_steps is None:
         raise ValueError(f"search_steps must be given to choose among {len(rates)} rates, got None")
+    place = join(device)
 
-    def train(name: str, seed: int, setting: Budget):
+    def build(name: str, seed: int) -> nn.Module:
+        torch.manual_seed(seed)
+        return models[name]()
+
+    def train(name: str, seed: int, setting: Budget) -> tuple[Path, History | None]:
         if rank() == 0:
             print(f"{name}, seed {seed}, learning rate {setting.lr:g}, {setting.steps} steps", file=sys.stderr, flush=True)
-        torch.manual_seed(seed)
-        model = models[name]()
         checkpoint = Path(folder) / f"{name.replace('/', '-')}-{seed}-{setting.lr:g}-{setting.steps}.pt"
         try:
-            return model, fit(model, task, setting, seed, checkpoint=checkpoint, progress=sys.stderr.isatty())
+            return checkpoint, fit(build(name, seed).to(place), task, setting, seed, checkpoint=checkpoint,
+                                   progress=sys.stderr.isatty(), engine=engine)
         except FloatingPointError:
-            return model, None
+            return checkpoint, None
+
+    def trained(name: str, seed: int, checkpoint: Path) -> nn.Module:
+        """As the checkpoint has it: whole and on the CPU, wherever and in however many parts it was trained."""
+        model = build(name, seed)
+        model.load_state_dict(torch.load(checkpoint, map_location="cpu", weights_only=True)["model"])
+        return model
 
     search, best = [], dict.fromkeys(models, rates[0])
     for name in models if len(rates) > 1 else ():
         means = {}
         for lr in rates:
             setting = replace(budget, steps=search_steps, lr=lr)
-            finals = [history.final if history else None for _, history in (train(name, seed, setting) for seed in search_seeds)]
+            histories = [train(name, seed, setting)[1] for seed in search_seeds]
+            finals = [history.final if history else None for history in histories]
             search += [{"model": name, "lr": lr, "seed": seed, "validation_loss": final}
                        for seed, final in zip(search_seeds, finals)]
             means[lr] = math.inf if None in finals else sum(finals) / len(finals)
@@ -73,14 +87,14 @@ def compare(models: Mapping[str, Callable[[], nn.Module]], task: Task, budget: B
     runs = []
     for name in models:
         for seed in seeds:
-            model, history = train(name, seed, replace(budget, lr=best[name]))
+            checkpoint, history = train(name, seed, replace(budget, lr=best[name]))
             run = {"model": name, "seed": seed, "lr": best[name]}
             if history is None:
                 run["diverged"] = True
             else:
-                run |= {"evaluated_at": history.evaluated_at, "seconds_not_quoted": round(history.seconds),
-                        "validation_loss": [float(f"{loss:.5g}") for loss in history.validation_loss]}
-                run |= {"measured": measure(model)} if measure else {}
+                run |= _curves(history) | {"seconds_not_quoted": round(history.seconds)}
+                run |= {"measured": measure(trained(name, seed, checkpoint))} if measure and rank() == 0 else {}
+            run |= {"untrained": untrained(build(name, seed))} if untrained and rank() == 0 else {}
             runs.append(run)
     return {"task": repr(task), "budget": {**asdict(budget), "lr": "by search" if search else rates[0]}, "seeds": list(seeds),
             "parameters": {name: sum(p.numel() for p in build().parameters()) for name, build in models.items()},
@@ -88,33 +102,29 @@ def compare(models: Mapping[str, Callable[[], nn.Module]], task: Task, budget: B
             "runs": runs}
 
 
-def record(path: str | Path, experiment: str, content: dict) -> None:
-    """Write a measurement with its provenance: device, versions, commit.
-
-    Of several processes the first one writes.
-    Raises: FileExistsError where there is a file: what was measured is not overwritten.
-    """
-    if rank() > 0:
-        return
-    path = Path(path)
-    commit = _said("git", "rev-parse", "--short", "HEAD", cwd=path.parent)
-    versions = {"torch": torch.__version__, "python": platform.python_version()}
-    provenance = {"experiment": experiment, "device": "cuda" if torch.cuda.is_available() else "cpu",
-                  "threads": torch.get_num_threads(), "commit": commit, "versions": versions}
-    if "triton" in sys.modules:
-        versions["triton"] = sys.modules["triton"].__version__
-    if torch.cuda.is_available():
-        gpu = torch.cuda.get_device_properties(torch.cuda.current_device())
-        versions["cuda"] = torch.version.cuda
-        provenance["gpu"] = {"name": gpu.name, "capability": f"{gpu.major}.{gpu.minor}", "multiprocessors": gpu.multi_processor_count,
-                             "memory": gpu.total_memory,
-                             "driver": _said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").partition("\n")[0]}
-    with path.open("x") as file:
-        file.write(json.dumps(provenance | content, indent=1) + "\n")
+def merge(parts: Sequence[dict]) -> dict:
+    """The comparison of all models, out of comparisons of some of them that were otherwise the same."""
+    first = parts[0]
+    search = {**first["search"], "best": {}, "runs": []}
+    whole = {**first, "parameters": {}, "search": search, "runs": []}
+    for part in parts:
+        whole["parameters"] |= part["parameters"]
+        search["best"] |= part["search"]["best"]
+        search["runs"] += part["search"]["runs"]
+        whole["runs"] += part["runs"]
+    return whole
 
 
-def _said(*command: str, cwd: Path | None = None) -> str:
-    """What a program prints; nothing where there is none, or it fails."""
-    if not which(command[0]):
-        return ""
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd).stdout.strip()
+def _curves(history: History) -> dict:
+    return {"evaluated_at": history.evaluated_at, "validation_loss": _digits(history.validation_loss),
+            "train_loss": _digits(thinned(history.train_loss)), "gradient_norm": _digits(thinned(history.gradient_norm))}
+
+
+def thinned(values: Sequence[float], points: int = POINTS) -> list[float]:
+    """Means over at most `points` stretches, as equal in length as can be."""
+    ends = [round(len(values) * k / points) for k in range(points + 1)] if len(values) > points else range(len(values) + 1)
+    return [sum(values[a:b]) / (b - a) for a, b in zip(ends, ends[1:])]
+
+
+def _digits(values: Sequence[float]) -> list[float]:
+    return [float(f"{value:.5g}") for value in values]

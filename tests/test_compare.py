@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from geolab import Budget
-from geolab.compare import compare, record
+from geolab.compare import compare
+from geolab.results import record
 from geolab.tasks import Negation
 
 TASK = Negation(dim=4, train=32, validation=16)

@@ -1,0 +1,99 @@
+"""What a run would cost, before it starts: counted, and timed on one step of each arm."""
+
+import math
+import time
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.flop_counter import FlopCounterMode
+
+from geolab.experiments.base import Comparison, find
+from geolab.residuals import collect_penalties
+from geolab.tasks import Task
+
+ENOUGH = 0.5       # seconds that a timed step may take before its examples are no longer doubled
+OPTIMIZER = 16     # bytes a parameter: itself, its gradient and two moments, in float32
+
+
+def estimate(name: str, budget: str, arms=None, seeds=None, device: str = "cpu") -> str:
+    """A table of arms: runs, steps, examples, parameters, operations and bytes, and the time that they would take one after another.
+
+    A step of few examples is timed and scaled to the batch, so expect the time to be right within a factor of two.
+    """
+    plan = find(name).plan(budget, arms, seeds)
+    width = max(len(arm) for comparison in plan.values() for arm in comparison.models)
+    lines, whole = [], 0.0
+    for part, comparison in plan.items():
+        lines += [f"{part}: {comparison.task!r}", f"  {comparison.budget}",
+                  f"  seeds {', '.join(map(str, comparison.seeds))}; rates {', '.join(f'{lr:g}' for lr in comparison.rates)}",
+                  f"  {'arm':{width}}  parameters  runs    steps  TFLOP  memory     time"]
+        for arm in comparison.models:
+            runs, steps = _amount(comparison)
+            cost = _cost(comparison, arm, device)
+            whole += steps * cost["seconds"]
+            lines.append(f"  {arm:{width}}  {cost['parameters']:10,}  {runs:4}  {steps:7,}  {steps * cost['operations'] / 1e12:5.3g}  "
+                         f"{cost['bytes'] / 2**20:4.0f} MiB  {_duration(steps * cost['seconds']):>7}")
+    return "\n".join([*lines, f"All of it, one after another on this {device}: {_duration(whole)}"])
+
+
+def _amount(comparison: Comparison) -> tuple[int, int]:
+    """Runs and steps of an arm, its search included. A search of full length at the best rate is a run that is not repeated."""
+    long, searched = len(comparison.seeds), 0
+    if len(comparison.rates) > 1:
+        searched = len(comparison.rates) * len(comparison.search_seeds or comparison.seeds)
+        if comparison.search_steps == comparison.budget.steps:
+            long -= len(set(comparison.seeds) & set(comparison.search_seeds or comparison.seeds))
+    return long + searched, long * comparison.budget.steps + searched * (comparison.search_steps or 0)
+
+
+def _cost(comparison: Comparison, arm: str, device: str) -> dict:
+    """Of one training step."""
+    torch.manual_seed(0)
+    model, batch, examples = comparison.models[arm]().to(device), comparison.budget.batch, 1
+    parameters = sum(p.numel() for p in model.parameters())
+    task, drawn = comparison.task, _draw(comparison.task, batch, device)
+    _step(model, task, drawn, 1)
+    while True:
+        start = time.perf_counter()
+        _step(model, task, drawn, examples)
+        seconds = time.perf_counter() - start
+        if examples == batch or seconds > ENOUGH:
+            break
+        examples = min(2 * examples, batch)
+    with FlopCounterMode(display=False) as counter:
+        kept = _step(model, task, drawn, 1)
+    share = math.ceil(batch / comparison.engine.accumulate)
+    return {"parameters": parameters, "seconds": seconds * batch / examples, "operations": counter.get_total_flops() * batch,
+            "bytes": OPTIMIZER * parameters + kept * share}
+
+
+def _draw(task: Task, batch: int, device: str) -> list[Tensor]:
+    pairs = next(task.batches(batch, 0, 0, 1)) if hasattr(task, "batches") else task.sample("train")
+    return [t[torch.arange(batch) % len(t)].to(device) for t in pairs]
+
+
+def _step(model: nn.Module, task: Task, drawn: list[Tensor], examples: int) -> int:
+    """Forward and backward. Returns the bytes that the forward pass keeps for the backward pass, parameters aside."""
+    own, kept = {p.untyped_storage().data_ptr() for p in model.parameters()}, {}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    inputs, targets = (t[:examples] for t in drawn)
+    model.train()
+    with saved_tensors_hooks(keep, lambda tensor: tensor), collect_penalties() as penalties:
+        loss = task.loss(model(inputs), targets)
+    (loss + sum(penalties)).backward()
+    loss.item()  # waits for the device
+    return sum(kept.values())
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

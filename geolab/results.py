@@ -1,0 +1,125 @@
+"""Measurements as files: written once, with where they were made, and read with a check that nobody edited them.
+
+    record("results/mine.json", "what was asked", found)
+    found = read("results/mine.json")
+    stored("delta")                                      # results/delta.cpu.json
+"""
+
+import hashlib
+import json
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from shutil import which
+
+import torch
+
+from geolab.distributed import rank
+
+FOLDER = Path(__file__).parent.parent / "results"
+
+T_QUANTILES = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """The mean of a few seeds, and the half width of its 95 % interval by Student's t.
+
+    Raises: ValueError for fewer than 2 values or more than 10.
+    """
+    values = [float(value) for value in values]
+    if len(values) not in T_QUANTILES:
+        raise ValueError(f"values must be 2 to 10 numbers, got {len(values)}")
+    return statistics.mean(values), T_QUANTILES[len(values)] * statistics.stdev(values) / len(values) ** 0.5
+
+
+def path_of(name: str, budget: str = "cpu") -> Path:
+    """Where an experiment's file lies: results/NAME.BUDGET.json."""
+    return FOLDER / f"{name}.{budget}.json"
+
+
+def stored(name: str, budget: str = "cpu") -> dict:
+    """What `python -m geolab.run NAME --budget BUDGET` measured.
+
+    Raises: FileNotFoundError where that run was not made, with the command that makes it; ValueError for an edited file.
+    """
+    path = path_of(name, budget)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is not there: python -m geolab.run {name} --budget {budget} makes it")
+    return read(path)
+
+
+def digest(content: dict) -> str:
+    """SHA-256 of all but the entry "sha256", however the file is laid out."""
+    rest = {key: value for key, value in content.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def read(path: str | Path) -> dict:
+    """A file that `record` wrote.
+
+    Raises: ValueError when its content is not what was written.
+    """
+    content = json.loads(Path(path).read_text())
+    if content.get("sha256") != digest(content):
+        raise ValueError(f"{path} was edited after it was measured: its content has SHA-256 {digest(content)}, "
+                         f"recorded was {content.get('sha256')}. Restore the file, or measure again")
+    return content
+
+
+def record(path: str | Path, experiment: str, content: dict, *, force: bool = False) -> None:
+    """Write a measurement with its provenance: device, versions, commit, peak memory, and a hash of it all.
+
+    Of several processes the first one writes.
+    Arguments:
+        force: write over what is there.
+    Raises: FileExistsError where there is a file, without force: what was measured is not overwritten.
+    """
+    if rank() > 0:
+        return
+    path = Path(path)
+    whole = json.loads(json.dumps({"experiment": experiment, **provenance(path.parent)} | content))
+    with path.open("w" if force else "x") as file:
+        file.write(json.dumps(whole | {"sha256": digest(whole)}, indent=1) + "\n")
+
+
+def provenance(folder: Path) -> dict:
+    """Of this process, and of the repository that `folder` lies in."""
+    versions = {"torch": torch.__version__, "python": platform.python_version()}
+    found = {"device": "cuda" if torch.cuda.is_available() else "cpu", "threads": torch.get_num_threads(),
+             "commit": _said("git", "rev-parse", "--short", "HEAD", cwd=folder),
+             "uncommitted changes": bool(_said("git", "status", "--porcelain", "--untracked-files=no", cwd=folder)),
+             "versions": versions, "peak_bytes": peak_bytes()}
+    if "triton" in sys.modules:
+        versions["triton"] = sys.modules["triton"].__version__
+    if torch.cuda.is_available():
+        gpu = torch.cuda.get_device_properties(torch.cuda.current_device())
+        versions["cuda"] = torch.version.cuda
+        found["gpu"] = {"name": gpu.name, "capability": f"{gpu.major}.{gpu.minor}", "multiprocessors": gpu.multi_processor_count,
+                        "memory": gpu.total_memory,
+                        "driver": _said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").partition("\n")[0]}
+    return found
+
+
+def peak_bytes() -> dict:
+    """The most memory held so far: of this process or one of its finished children, and on the GPU by this process."""
+    found = {}
+    try:
+        import resource
+    except ImportError:  # Windows
+        pass
+    else:
+        unit = 1 if sys.platform == "darwin" else 1024
+        found["process"] = unit * max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    if torch.cuda.is_available():
+        found["gpu"] = torch.cuda.max_memory_allocated()
+    return found
+
+
+def _said(*command: str, cwd: Path | None = None) -> str:
+    """What a program prints; nothing where there is none, or it fails."""
+    if not which(command[0]):
+        return ""
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd).stdout.strip()

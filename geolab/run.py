@@ -1,0 +1,136 @@
+"""Make an experiment of the book: train its arms on a task, with its seeds and its search, and keep what came out as one file."""
+
+import argparse
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from geolab.distributed import Engine, join, rank
+from geolab.experiments import EXPERIMENTS
+from geolab.experiments.again import TOLERANCE, differences
+from geolab.experiments.base import BUDGETS, run
+from geolab.experiments.estimate import estimate
+from geolab.results import path_of, read, record
+
+ABOUT = """
+An experiment has a name, a question, and a size for each budget:
+  cpu     minutes to half an hour on one core; the files of these runs are in results/, and the chapters read them
+  gpu     what one GPU does in about half an hour
+  paper   the size that the paper states
+
+  python -m geolab.run                                     what there is
+  python -m geolab.run delta --dry-run                     what it would train, and an estimate of time and memory here
+  python -m geolab.run delta                               train, and write results/delta.cpu.json (there already: it says so, and stops)
+  python -m geolab.run delta --out mine.json               the same into a file of your own
+  python -m geolab.run delta --check --arm additive --seeds 0    make one run again, and compare it with the stored one
+  python -m geolab.run emhc_echo --budget paper --device cuda --jobs 4         four small models side by side on one GPU
+  torchrun --nproc-per-node 8 -m geolab.run delta --budget paper --device cuda --precision bfloat16 --compile
+
+Ctrl-C or a kill loses at most a hundred steps: checkpoints are in runs/, and the same command goes on from them.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.experiment is None:
+        print(overview())
+        return 0
+    if given.experiment not in EXPERIMENTS:
+        parser.error(f"experiment must be one of {', '.join(EXPERIMENTS)}, got {given.experiment}")
+    if given.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda needs a CUDA device, and PyTorch sees none; --device cpu trains without one")
+    out = given.out or path_of(given.experiment, given.budget)
+    if not (given.check or given.dry_run):
+        if (given.arm or given.seeds) and given.out is None:
+            parser.error(f"a part of an experiment is not {out.name}: give --out a file of its own, or leave --arm and --seeds out")
+        if out.exists() and not given.force:
+            parser.error(f"{out} is there, and is not overwritten: give --out another file, --force to replace it, "
+                         "or --check to compare with it")
+        if not out.parent.is_dir():
+            parser.error(f"--out must be in a folder that is there, got {out}")
+    join(given.device)
+    part = {"arms": given.arm, "seeds": given.seeds}
+    engine = _engine(given)
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        if given.dry_run:
+            print(estimate(given.experiment, given.budget, device=given.device, **part))
+            return 0
+        start = time.perf_counter()
+        found = run(given.experiment, given.budget, device=given.device, jobs=given.jobs, engine=engine, folder=given.folder, **part)
+        if given.check:
+            return _compare_with(out, found, given.tolerance)
+        record(out, EXPERIMENTS[given.experiment].question, found | {"seconds_not_quoted": round(time.perf_counter() - start)},
+               force=given.force)
+    except ValueError as problem:
+        parser.error(str(problem))
+    except KeyboardInterrupt as stopped:
+        print(f"{stopped or 'stopped'}\nThe same command goes on from the checkpoints in {given.folder}/", file=sys.stderr)
+        return 130
+    if rank() == 0:
+        print(f"{out} is written")
+    return 0
+
+
+def overview() -> str:
+    """A line an experiment."""
+    width = max(map(len, EXPERIMENTS))
+    return "\n".join([f"{'name':{width}}  {'budgets':14}  question"] + [
+        f"{name:{width}}  {' '.join(experiment.plans):14}  {experiment.question}" for name, experiment in EXPERIMENTS.items()])
+
+
+def _compare_with(path: Path, found: dict, tolerance: float) -> int:
+    if rank() > 0:
+        return 0
+    rows = differences(read(path), found)
+    if not rows:
+        print(f"{path} has none of these runs")
+        return 1
+    for row in rows:
+        print(f"{row.difference:9.2e}  {row.where}")
+    worst = max(row.difference for row in rows)
+    print(f"{len(rows)} runs made again; the largest relative difference of a last validation loss is {worst:.2e}, "
+          f"{'within' if worst <= tolerance else 'beyond'} {tolerance:g}")
+    return int(worst > tolerance)
+
+
+def _engine(given: argparse.Namespace) -> Engine | None:
+    """None where nothing is asked: the experiment has its own."""
+    asked = {name: getattr(given, name) for name in ("precision", "accumulate", "shard", "compile") if getattr(given, name)}
+    return Engine(**asked) if asked else None
+
+
+def _stop(*_) -> None:
+    raise KeyboardInterrupt
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m geolab.run", description=__doc__, epilog=ABOUT,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("experiment", nargs="?", help="its name; without one, a list of all")
+    parser.add_argument("--budget", choices=BUDGETS, default="cpu", help="the size of models, data and runs (default cpu)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to train (default cpu)")
+    parser.add_argument("--seeds", type=int, nargs="+", metavar="S", help="in place of the experiment's own")
+    parser.add_argument("--arm", nargs="+", metavar="NAME", help="only these models of it")
+    parser.add_argument("--jobs", type=int, default=1, help="processes side by side, each with a model of its own (default 1)")
+    parser.add_argument("--out", type=Path, help="the JSON file to write (default results/EXPERIMENT.BUDGET.json)")
+    parser.add_argument("--force", action="store_true", help="write over it")
+    parser.add_argument("--folder", type=Path, default=Path("runs"), help="for checkpoints (default runs)")
+    parser.add_argument("--dry-run", action="store_true", help="train nothing; say what would be trained and what it costs here")
+    parser.add_argument("--check", action="store_true", help="write nothing; make the runs again and compare with the file, by default "
+                        "the stored one")
+    parser.add_argument("--tolerance", type=float, default=TOLERANCE, help=f"of --check: relative (default {TOLERANCE:g})")
+    steps = parser.add_argument_group("how steps are computed (default: as the experiment says)")
+    steps.add_argument("--precision", choices=("float32", "bfloat16"))
+    steps.add_argument("--accumulate", type=int, metavar="N", help="micro-batches a step")
+    steps.add_argument("--shard", action="store_true", help="share parameters out among processes (FSDP2, under torchrun)")
+    steps.add_argument("--compile", action="store_true", help="torch.compile")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
