@@ -134,8 +134,8 @@ def main(arguments: list[str] | None = None) -> None:
                     print(f"{name:<22} {d:>5}  {row['kernel']:<28} {row['registers']:>9} {row['stack']:>5} {row['shared']:>7} {row['warps']:>5}  "
                           + " | ".join(wide), flush=True)
     if given.out:
-        given.out.unlink(missing_ok=True)
-        record(given.out, "what the compiler makes of each kernel", {"device": "none", "capability": given.capability, "n": STREAMS, "rows": rows})
+        record(given.out, "what the compiler makes of each kernel",
+               {"device": "none", "capability": given.capability, "n": STREAMS, "rows": rows}, force=given.force)
 
 
 if __name__ == "__main__":

@@ -129,9 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         defect = {name: defects(name, 10_000) for name in OPERATORS}
         print("defect at magnitude 10⁶:", defect)
         if given.out:
-            given.out.unlink(missing_ok=True)
             record(given.out, EXPERIMENT, {"rounds": given.rounds, "compiler": given.compiler, "times": rows,
-                                           "magnitude": MAGNITUDE, "defect": defect})
+                                           "magnitude": MAGNITUDE, "defect": defect}, force=given.force)
     finally:
         torch.set_num_threads(threads)
 

@@ -228,8 +228,7 @@ def main(arguments: list[str] | None = None) -> None:
         found = run(names, sizes, "cuda", rounds=9 if given.quick else 31)
         print("copy: {:.3g} and {:.3g} bytes a second, before and after".format(*found["copy_bytes_a_second"]))
     if given.out:
-        given.out.unlink(missing_ok=True)
-        record(given.out, EXPERIMENT, found)
+        record(given.out, EXPERIMENT, found, force=given.force)
     if bad := wrong(found["rows"]):
         sys.exit("wrong: " + "; ".join(bad))
 

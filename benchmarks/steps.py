@@ -3,10 +3,11 @@
     python -m benchmarks.steps --out results/steps_h200.json             a CUDA device
     python -m benchmarks.steps --only mhc --modes eager,kernels          some of it
     python -m benchmarks.steps --device cpu --out results/steps_cpu.json one thread of a CPU, at the sizes of `python -m geolab.models`
+    python -m benchmarks.steps --table5 --out results/steps_table5_h200.json     the models of E-MHC-Geo's table 5, over its GPT
 
-A step is forward, backward and fused AdamW. The models take turns, one step each a round, and each ratio is to the additive block in the
-same run: eager over eager, compiled over compiled. On the device the median counts and activations are bfloat16 under autocast; on the
-CPU each model's fastest step counts, in float32.
+A step is forward, backward and fused AdamW. The models take turns, one step each a round, and each ratio is to the first model, the
+additive one, in the same run: eager over eager, compiled over compiled. On the device the median counts and activations are bfloat16 under
+autocast; on the CPU each model's fastest step counts, in float32.
 
 The backbone on the device has the streams of mHC's 27B model, for which the paper reports 6.7 % more time: 2560 features at length
 4096 and n = 4. Its MLP is dense, with 12288 hidden features in place of a mixture of experts. What matters to the ratio is the work of a
@@ -17,6 +18,8 @@ Compiling takes a minute or two a residual; `--modes eager,kernels` does without
 
 import argparse
 import gc
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -25,14 +28,17 @@ from torch import Tensor, nn
 
 from benchmarks.timing import turns
 from geolab import kernels
-from geolab.results import record
 from geolab.models import Transformer, TransformerConfig
 from geolab.models.__main__ import step_times, training_step
+from geolab.papers.configurations import EMHC, EMHC_STREAM
 from geolab.residuals import REGISTRY
+from geolab.results import record
 
 MODES = {"eager": ("never", False), "kernels": ("auto", False), "compiled": ("never", True), "compiled-kernels": ("auto", True)}
 SIZES = {"cuda": {"width": 2560, "layers": 4, "heads": 20, "hidden": 12288, "batch": 2, "length": 4096, "repeats": 11},
          "cpu": {"width": 128, "layers": 4, "heads": 4, "hidden": 512, "batch": 16, "length": 127, "repeats": 5}}
+TABLE5 = EMHC | {"emhc-stream": EMHC_STREAM}
+TABLE5_SIZE = {"width": 128, "batch": 64, "length": 127}   # width, depth and heads are each model's own
 EXPERIMENT = "training steps of every residual over those of the additive block"
 
 
@@ -49,29 +55,35 @@ class Run(nn.Module):
             return self.model(x)
 
 
+Makers = dict[str, Callable[[], nn.Module]]
+
+
 def configuration(device: str, size: dict) -> TransformerConfig:
     make = TransformerConfig.ddl if device == "cuda" else TransformerConfig.benchmark
     return make(size["width"], size["layers"], size["heads"], hidden=size["hidden"], max_length=max(8, size["length"]))
 
 
-def on_cpu(names: list[str], modes: list[str], config: TransformerConfig, size: dict) -> list[dict]:
-    """A row a residual and mode."""
-    models = {name: Transformer(config, name) for name in names}
-    runs = [(name, mode, Run(models[name], mode)) for name in names for mode in modes]
-    seconds = step_times([run for _, _, run in runs], torch.randn(size["batch"], size["length"], config.width), size["repeats"])
-    return [_row(name, mode, models[name], time) for (name, mode, _), time in zip(runs, seconds)]
+def on_cpu(makers: Makers, modes: list[str], size: dict) -> list[dict]:
+    """A row a model and mode."""
+    models = {name: make() for name, make in makers.items()}
+    runs = [(name, mode, Run(model, mode)) for name, model in models.items() for mode in modes]
+    seconds = step_times([run for _, _, run in runs], torch.randn(size["batch"], size["length"], size["width"]), size["repeats"])
+    rows = [_row(name, mode, models[name]) | {"ms": _digits(1e3 * time)} for (name, mode, _), time in zip(runs, seconds)]
+    first = {row["mode"]: row["ms"] for row in rows[:len(modes)]}
+    return [row | {"ratio": _digits(row["ms"] / first[row["mode"]])} for row in rows]
 
 
-def on_cuda(names: list[str], modes: list[str], config: TransformerConfig, size: dict, device: str = "cuda") -> list[dict]:
-    """A row a residual and mode, each residual in turn with the additive block."""
+def on_cuda(makers: Makers, modes: list[str], size: dict, device: str = "cuda") -> list[dict]:
+    """A row a model and mode, each model in turn with the first one."""
     torch._dynamo.config.recompile_limit = 4 * len(REGISTRY)  # all models share the forward of the Transformer
-    x = torch.randn(size["batch"], size["length"], config.width, device=device).bfloat16()
-    additive, rows = Transformer(config).to(device), []
+    x = torch.randn(size["batch"], size["length"], size["width"], device=device).bfloat16()
+    first, rows = next(iter(makers)), []
+    additive = makers[first]().to(device)
     plain = {mode: training_step(Run(additive, mode), x) for mode in modes if mode in ("eager", "compiled")}
-    for name in names:
-        model = Transformer(config, name).to(device)
+    for name, make in makers.items():
+        model = make().to(device)
         print(f"{name}: {sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
-        steps, mine = {("additive", mode): step for mode, step in plain.items()}, {}
+        steps, mine = {(first, mode): step for mode, step in plain.items()}, {}
         for mode in modes:
             mine[mode] = _row(name, mode, model)
             step = training_step(Run(model, mode), x)
@@ -85,7 +97,7 @@ def on_cuda(names: list[str], modes: list[str], config: TransformerConfig, size:
         for mode, row in mine.items():
             if "failed" not in row:
                 row["ms"] = _digits(1e3 * times[name, mode])
-                row["ratio"] = _digits(times[name, mode] / times["additive", _against(mode)])
+                row["ratio"] = _digits(times[name, mode] / times[first, _against(mode)])
             rows.append(row)
             print(line(row), flush=True)
         del steps, step, model
@@ -108,9 +120,8 @@ def _peak(step) -> int:
     return torch.cuda.max_memory_allocated() - before
 
 
-def _row(name: str, mode: str, model: nn.Module, seconds: float | None = None) -> dict:
-    row = {"residual": name, "mode": mode, "parameters": sum(p.numel() for p in model.parameters())}
-    return row if seconds is None else row | {"ms": _digits(1e3 * seconds)}
+def _row(name: str, mode: str, model: nn.Module) -> dict:
+    return {"residual": name, "mode": mode, "parameters": sum(p.numel() for p in model.parameters())}
 
 
 def _digits(number: float) -> float:
@@ -131,12 +142,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--modes", help=f"with commas, of {', '.join(MODES)} (default all; eager on the CPU)")
     for name in SIZES["cuda"]:
         parser.add_argument(f"--{name}", type=int, help=f"default {SIZES['cuda'][name]}; {SIZES['cpu'][name]} on the CPU")
+    parser.add_argument("--table5", action="store_true", help="the models of E-MHC-Geo's table 5 at their own sizes, batch 64, length 127")
     given = parser.parse_args(arguments)
-    names = given.only.split(",") if given.only else list(REGISTRY)
+    known = list(TABLE5 if given.table5 else REGISTRY)
+    names = given.only.split(",") if given.only else known
     modes = given.modes.split(",") if given.modes else list(MODES) if given.device == "cuda" else ["eager"]
-    for kind, got, known in (("--only", names, REGISTRY), ("--modes", modes, MODES)):
-        if strange := [name for name in got if name not in known]:
-            parser.error(f"{kind} must be among {', '.join(known)}, got {', '.join(strange)}")
+    for kind, got, there in (("--only", names, known), ("--modes", modes, MODES)):
+        if strange := [name for name in got if name not in there]:
+            parser.error(f"{kind} must be among {', '.join(there)}, got {', '.join(strange)}")
     if given.out and given.out.exists() and not given.force:
         parser.error(f"{given.out} exists; --force writes over it")
     if given.device == "cuda" and not (torch.cuda.is_available() and kernels.TWINS):
@@ -145,21 +158,20 @@ def main(arguments: list[str] | None = None) -> None:
     if given.device == "cpu" and any(MODES[mode][0] == "auto" for mode in modes):
         parser.error(f"kernels need a CUDA device, got --device cpu with --modes {','.join(modes)}")
     size = {name: default if getattr(given, name) is None else getattr(given, name) for name, default in SIZES[given.device].items()}
+    if given.table5:
+        size = TABLE5_SIZE | {"repeats": size["repeats"]}
     modes = list(dict.fromkeys([_against(mode) for mode in modes] + modes))
     torch.manual_seed(0)
-    config = configuration(given.device, size)
+    config = None if given.table5 else configuration(given.device, size)
+    makers = {name: TABLE5[name].trunk if given.table5 else partial(Transformer, config, name) for name in dict.fromkeys([known[0], *names])}
     if given.device == "cuda":
-        rows = on_cuda(names, modes, config, size)
+        rows = on_cuda(makers, modes, size)
     else:
         torch.set_num_threads(1)
-        rows = on_cpu(list(dict.fromkeys(["additive", *names])), modes, config, size)
-        times = {row["mode"]: row["ms"] for row in rows if row["residual"] == "additive"}
-        for row in rows:
-            row["ratio"] = _digits(row["ms"] / times[row["mode"]])
-            print(line(row))
+        rows = on_cpu(makers, modes, size)
+        print("\n".join(map(line, rows)))
     if given.out:
-        given.out.unlink(missing_ok=True)
-        record(given.out, EXPERIMENT, {"device": given.device, "size": size, "streams": 4, "rows": rows})
+        record(given.out, EXPERIMENT, {"device": given.device, "size": size, "streams": 4, "rows": rows}, force=given.force)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`compare` gives every model the same search; `record` keeps a measurement and never overwrites one."""
+"""`compare` gives every model the same search."""
 
 import json
 
@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from geolab import Budget
-from geolab.compare import compare
-from geolab.results import record
+from geolab.compare import compare, merge, thinned
 from geolab.tasks import Negation
 
 TASK = Negation(dim=4, train=32, validation=16)
@@ -97,12 +96,30 @@ def test_nothing_to_try_is_refused(search, nothing, message):
         compare(MODELS, TASK, SHORT, **{**search, **nothing})
 
 
-def test_a_record_has_its_provenance_and_stays(tmp_path):
-    path = tmp_path / "run.json"
-    record(path, "what was asked", {"runs": [1]})
-    kept = json.loads(path.read_text())
-    assert kept["experiment"] == "what was asked" and kept["runs"] == [1]
-    assert kept["versions"]["torch"] == torch.__version__ and kept["device"] in ("cpu", "cuda")
-    with pytest.raises(FileExistsError):
-        record(path, "again", {})
-    assert json.loads(path.read_text()) == kept
+def test_what_is_measured_is_what_the_checkpoint_holds(search):
+    class Counts(nn.Linear):
+        """Keeps what a checkpoint doesn't: how often it was called."""
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return super().forward(x)
+
+    found = compare({"counts": lambda: Counts(4, 4)}, TASK, SHORT, seeds=(0,), rates=(1e-2,), folder=search["folder"],
+                    measure=lambda model: {"calls": model.calls, "norm": model.weight.norm().item()},
+                    untrained=lambda model: {"norm": model.weight.norm().item()})
+    run, = found["runs"]
+    assert run["measured"]["calls"] == 0 and run["measured"]["norm"] != run["untrained"]["norm"]
+
+
+def test_training_curves_are_kept_as_means_over_stretches(search):
+    run, = compare({"linear": MODELS["linear"]}, TASK, Budget(steps=120), seeds=(0,), rates=(1e-2,), folder=search["folder"])["runs"]
+    assert len(run["train_loss"]) == len(run["gradient_norm"]) == 50
+    assert thinned([1.0, 2.0, 3.0, 6.0], points=2) == [1.5, 4.5] and thinned([1.0, 2.0], points=2) == thinned([1.0, 2.0]) == [1.0, 2.0]
+    assert sum(thinned(range(101), points=10)) / 10 == pytest.approx(50, abs=0.5)
+
+
+def test_parts_make_the_whole(search):
+    whole = compare(MODELS, TASK, SHORT, **search)
+    parts = [compare({name: MODELS[name]}, TASK, SHORT, **search) for name in MODELS]
+    assert merge(parts) == whole

@@ -147,7 +147,7 @@ def _side_by_side(work: list[Job], jobs: int) -> list[dict]:
     """By `jobs` processes that share the CPU's threads. An interruption reaches each of them, and each saves."""
     threads = max(1, torch.get_num_threads() // jobs)
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), torch.set_num_threads, (threads,)) as pool:
-        futures = [pool.submit(Job.run, job) for job in work]
+        futures = [pool.submit(job.run) for job in work]
         try:
             return [future.result() for future in futures]
         except BaseException:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from geolab.residuals.base import require_option
 from geolab.tasks.base import Pairs, require_split
-from geolab.tasks.text import CORPORA, windows
+from geolab.tasks.text import CORPORA, online, windows
 
 LANES = 64
 PIECE = 2**16  # characters, of a file that is longer: its pieces are documents
@@ -74,9 +74,9 @@ class Stream:
         """
         require_split(split)
         if self.corpus in CORPORA and CORPORA[self.corpus][2]:
-            yield from _online(self.corpus, split)
+            yield from online(self.corpus, split)
             return
-        texts = _online(self.corpus, "train") if self.corpus in CORPORA else _folder(Path(self.corpus))
+        texts = online(self.corpus, "train") if self.corpus in CORPORA else _folder(Path(self.corpus))
         wanted = self.validation * self.context + 1
         while wanted > 0 and (text := next(texts, None)) is not None:
             wanted -= len(self.encode(text))
@@ -144,21 +144,6 @@ def _folder(folder: Path) -> Iterator[str]:
         with path.open(encoding="utf-8", errors="replace", newline="") as file:
             while piece := file.read(PIECE):
                 yield piece
-
-
-def _online(corpus: str, split: str) -> Iterator[str]:
-    try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise ImportError(f"corpus {corpus!r} is read with the datasets library: pip install \"geolab[text]\". "
-                          "Stream of a folder needs neither it nor a network") from error
-    arguments, field, _ = CORPORA[corpus]
-    try:
-        for row in load_dataset(**arguments, split=split, streaming=True):
-            yield row[field]
-    except OSError as error:  # what the library and the network raise, ConnectionError among them
-        raise ConnectionError(f"corpus {corpus!r} could not be read from the network: {error}. "
-                              "Stream of a folder needs no network") from error
 
 
 def _gpt2():

@@ -9,6 +9,7 @@ in nats a token, do not compare.
 
 import hashlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -114,20 +115,29 @@ def _require_hash(data: bytes, expected: str, path: str) -> None:
 @cache
 def _online(corpus: str, split: str, size: int) -> bytes:
     """The first bytes of a corpus. One without a validation split gives its first texts to validation, the next to training."""
+    has_validation = CORPORA[corpus][2]
+    texts = online(corpus, split if has_validation else "train")
+    held_out = _read(texts, size // 10) if split == "validation" or not has_validation else b""
+    return held_out if split == "validation" else _read(texts, size)
+
+
+def online(corpus: str, split: str) -> Iterator[str]:
+    """The texts of a corpus by name, as the network gives them.
+
+    Raises: ImportError without datasets; ConnectionError where the network doesn't give the corpus.
+    """
     try:
         from datasets import load_dataset
     except ImportError as error:
         raise ImportError(f"corpus {corpus!r} is read with the datasets library: pip install \"geolab[text]\". "
-                          "Text(\"sample\") needs neither it nor a network") from error
-    arguments, field, has_validation = CORPORA[corpus]
+                          "Text(\"sample\"), and Stream of a folder, need neither it nor a network") from error
+    arguments, field, _ = CORPORA[corpus]
     try:
-        rows = load_dataset(**arguments, split=split if has_validation else "train", streaming=True)
-        texts = (row[field] for row in rows)
-        held_out = _read(texts, size // 10) if split == "validation" or not has_validation else b""
-        return held_out if split == "validation" else _read(texts, size)
+        for row in load_dataset(**arguments, split=split, streaming=True):
+            yield row[field]
     except OSError as error:  # what the library and the network raise, ConnectionError among them
         raise ConnectionError(f"corpus {corpus!r} could not be read from the network: {error}. "
-                              "Text(\"sample\") needs no network") from error
+                              "Text(\"sample\"), and Stream of a folder, need no network") from error
 
 
 def _read(texts, size: int) -> bytes:

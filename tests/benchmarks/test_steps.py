@@ -1,12 +1,14 @@
 import json
+from functools import partial
 
 import pytest
 import torch
 
 from benchmarks import steps
+from geolab.models import Transformer
 
 TINY = ["--width", "16", "--layers", "1", "--heads", "2", "--hidden", "32", "--batch", "2", "--length", "5", "--repeats", "1"]
-SIZE = {"batch": 2, "length": 5, "repeats": 3}
+SIZE = {"width": 16, "batch": 2, "length": 5, "repeats": 3}
 
 
 def test_on_a_cpu_each_ratio_is_to_the_additive_block(tmp_path):
@@ -19,8 +21,16 @@ def test_on_a_cpu_each_ratio_is_to_the_additive_block(tmp_path):
     assert rows["additive"]["parameters"] < rows["mhc"]["parameters"]
 
 
+def test_the_models_of_table_5_are_measured_over_their_gpt(monkeypatch, capsys):
+    monkeypatch.setitem(steps.TABLE5_SIZE, "batch", 1)
+    monkeypatch.setitem(steps.TABLE5_SIZE, "length", 3)
+    steps.main(["--device", "cpu", "--table5", "--only", "emhc-hybrid", "--repeats", "1"])
+    printed = [row.split() for row in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in printed] == ["emhc-gpt", "emhc-hybrid"] and float(printed[0][-1]) == 1
+
+
 def test_on_a_device_every_mode_is_measured_beside_the_additive_block_in_the_same_mode(monkeypatch):
-    milliseconds = {("additive", "eager"): 10, ("additive", "compiled"): 5, ("mhc", "eager"): 20, ("mhc", "kernels"): 11, ("mhc", "compiled"): 8}
+    milliseconds = {("additive", "eager"): 10, ("additive", "compiled"): 5, ("additive", "kernels"): 10, ("mhc", "eager"): 20, ("mhc", "kernels"): 11, ("mhc", "compiled"): 8}
 
     def turns(runs, rounds):
         for step in runs.values():
@@ -31,8 +41,9 @@ def test_on_a_device_every_mode_is_measured_beside_the_additive_block_in_the_sam
     monkeypatch.setattr(steps, "_peak", lambda step: 2**30)
     monkeypatch.setattr(torch, "compile", lambda model: model)
     config = steps.configuration("cuda", {"width": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 5})
-    rows = steps.on_cuda(["mhc"], ["eager", "kernels", "compiled"], config, SIZE, device="cpu")
-    assert {row["mode"]: row["ratio"] for row in rows} == {"eager": 2, "kernels": 1.1, "compiled": 1.6}
+    rows = steps.on_cuda({name: partial(Transformer, config, name) for name in ("additive", "mhc")}, ["eager", "kernels", "compiled"],
+                         SIZE, device="cpu")
+    assert {row["mode"]: row["ratio"] for row in rows if row["residual"] == "mhc"} == {"eager": 2, "kernels": 1.1, "compiled": 1.6}
     assert all(row["peak_bytes"] == 2**30 for row in rows)
 
 
@@ -47,7 +58,7 @@ def test_a_mode_that_fails_is_a_row_with_its_message(monkeypatch):
     monkeypatch.setattr(steps, "turns", lambda runs, rounds: {name: [1.0] for name in runs})
     monkeypatch.setattr(steps, "_peak", lambda step: 0)
     config = steps.configuration("cuda", {"width": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 5})
-    eager, with_kernels = steps.on_cuda(["delta"], ["eager", "kernels"], config, SIZE, device="cpu")
+    eager, with_kernels = steps.on_cuda({"delta": partial(Transformer, config, "delta")}, ["eager", "kernels"], SIZE, device="cpu")
     assert eager["ratio"] == 1 and with_kernels["failed"] == "RuntimeError: out of memory" and "ratio" not in with_kernels
 
 

@@ -106,7 +106,7 @@ def test_a_corpus_without_one_holds_its_first_texts_out(corpora):
 
 def test_without_a_network_the_error_says_so(corpora):
     with pytest.raises(ConnectionError, match=r"'fineweb-edu' could not be read from the network: no route to host\. "
-                                              r'Text\("sample"\) needs no network'):
+                                              r'Text\("sample"\), and Stream of a folder, need no network'):
         Text("fineweb-edu").sample("train")
 
 

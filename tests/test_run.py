@@ -1,0 +1,142 @@
+"""The command: what a newcomer types, what it refuses before anything is trained, and what it writes.
+
+Run by torchrun, this file is the command with the experiments of this file.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from geolab.experiments import EXPERIMENTS, Comparison, Experiment
+from geolab.experiments.again import differences
+from geolab.models import TokenModel, Transformer, TransformerConfig
+from geolab.results import digest, read
+from geolab.run import main
+from geolab.tasks import Copy, Negation
+from geolab.training import Budget
+
+
+def plan():
+    arms = {"biased": partial(nn.Linear, 4, 4), "linear": partial(nn.Linear, 4, 4, bias=False)}
+    return {"only": Comparison(arms, Negation(dim=4, train=32, validation=16), Budget(steps=12, evaluate_every=6), rates=(1e-2,))}
+
+
+def many():
+    task = Copy(half=3, alphabet=5, train=24, validation=7)
+    return {"copy": Comparison({"additive": lambda: TokenModel(Transformer(TransformerConfig.ddl(width=8, layers=2, heads=2)), task.vocabulary)},
+                               task, Budget(steps=8, batch=8, warmup=2, evaluate_every=4), rates=(1e-4, 1e-3), search_steps=2, seeds=(0, 1),
+                               measure=lambda model: {"weights": [p.norm().item() for p in model.parameters()]})}
+
+
+TOYS = {"toy": Experiment("Does it run?", {"cpu": plan}), "many": Experiment("Do two processes find what one does?", {"cpu": many})}
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch, tmp_path):
+    for name, experiment in TOYS.items():
+        monkeypatch.setitem(EXPERIMENTS, name, experiment)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+
+
+def refused(capsys, *arguments):
+    with pytest.raises(SystemExit) as stopped:
+        main(list(arguments))
+    assert stopped.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_without_a_name_it_lists_questions(capsys):
+    assert main([]) == 0
+    listed = capsys.readouterr().out
+    assert "toy" in listed and "Does it run?" in listed and all(name in listed for name in EXPERIMENTS)
+
+
+def test_help_has_examples(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert "--dry-run" in text and "torchrun" in text and "results/" in text
+
+
+def test_it_writes_once(capsys):
+    assert main(["toy", "--out", "toy.json"]) == 0
+    kept = read("toy.json")
+    assert kept["experiment"] == "Does it run?" and len(kept["only"]["runs"]) == 6 and "seconds_not_quoted" in kept
+    assert "toy.json is there, and is not overwritten" in refused(capsys, "toy", "--out", "toy.json")
+    assert main(["toy", "--out", "toy.json", "--force"]) == 0
+
+
+def test_a_refusal_comes_before_training(capsys, monkeypatch):
+    monkeypatch.setattr("geolab.run.run", lambda *_, **__: pytest.fail("trained"))
+    assert "experiment must be one of" in refused(capsys, "toys")
+    assert "give --out a file of its own" in refused(capsys, "toy", "--seeds", "0")
+    assert "--out must be in a folder that is there" in refused(capsys, "toy", "--out", "nowhere/toy.json")
+    assert "is there, and is not overwritten" in refused(capsys, "delta")
+
+
+def test_wrong_arms_and_budgets_are_named(capsys):
+    assert "arm must be one of 'biased', 'linear', got 'cubic'" in refused(capsys, "toy", "--arm", "cubic", "--out", "toy.json")
+    assert "budget must be one of 'cpu', got 'gpu'" in refused(capsys, "toy", "--budget", "gpu", "--out", "toy.json")
+
+
+def test_a_dry_run_counts_and_trains_nothing(capsys, tmp_path):
+    assert main(["toy", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    biased = next(line for line in shown.splitlines() if line.split()[:1] == ["biased"]).split()
+    assert biased[1:4] == ["20", "3", "36"]
+    assert float(biased[4]) == pytest.approx(36 * 16 * 4 * 4 * 4 / 1e12, rel=0.01)  # forward and the weight's gradient, 2 d² each
+    assert not list(tmp_path.rglob("*.pt")) and not list(tmp_path.rglob("*.json"))
+
+
+def test_check_compares_and_fails_where_a_result_differs(capsys):
+    main(["toy", "--out", "toy.json"])
+    assert main(["toy", "--check", "--out", "toy.json", "--arm", "linear", "--seeds", "1", "--folder", "again"]) == 0
+    shown = capsys.readouterr().out
+    assert "0.00e+00  only, runs, model linear, seed 1" in shown and "1 runs made again" in shown
+    content = read("toy.json")
+    for run in content["only"]["runs"]:
+        run["validation_loss"][-1] *= 1.1
+    content["sha256"] = digest(content)
+    open("toy.json", "w").write(json.dumps(content))
+    assert main(["toy", "--check", "--out", "toy.json"]) == 1
+    assert "beyond 0.02" in capsys.readouterr().out
+
+
+def test_an_interruption_says_how_to_go_on(capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt("stopped after step 3 of 12")
+    monkeypatch.setattr("geolab.run.run", interrupted)
+    assert main(["toy", "--out", "toy.json"]) == 130
+    assert "The same command goes on from the checkpoints" in capsys.readouterr().err
+
+
+def test_it_runs_as_a_module():
+    shown = subprocess.run([sys.executable, "-m", "geolab.run"], capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines()[0].split() == ["name", "budgets", "question"]
+
+
+@pytest.mark.parametrize("engine", [[], ["--shard", "--accumulate", "2"]], ids=["data parallel", "sharded"])
+def test_torchrun_of_the_same_command_finds_the_same(engine, tmp_path):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    one, two = tmp_path / "one.json", tmp_path / "two.json"
+    subprocess.run([*torchrun, __file__, "many", "--out", str(two), *engine], check=True, capture_output=True, timeout=240,
+                   env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])})
+    assert main(["many", "--out", str(one), "--folder", "again"]) == 0
+    one, two = read(one), read(two)
+    rows = differences(one, two)
+    assert len(rows) == 6 and max(row.difference for row in rows) < 1e-4
+    assert one["processes"] == 1 and two["processes"] == 2 and two["engine"]["copy"]["shard"] == bool(engine)
+    for a, b in zip(one["copy"]["runs"], two["copy"]["runs"]):
+        assert a["measured"]["weights"] == pytest.approx(b["measured"]["weights"], rel=1e-3)
+
+
+if __name__ == "__main__":
+    EXPERIMENTS.update(TOYS)
+    sys.exit(main())
