@@ -19,7 +19,8 @@ OPTIMIZER = 16     # bytes a parameter: itself, its gradient and two moments, in
 def estimate(name: str, budget: str, arms=None, seeds=None, device: str = "cpu") -> str:
     """A table of arms: runs, steps, examples, parameters, operations and bytes, and the time that they would take one after another.
 
-    A step of few examples is timed and scaled to the batch, so expect the time to be right within a factor of two.
+    A step of few examples is timed and scaled to the batch, so expect the time to be right within a factor of two. Operations are
+    PyTorch's count, which takes the gradient of a depthwise convolution for more than it is (chapter 24).
     """
     plan = find(name).plan(budget, arms, seeds)
     width = max(len(arm) for comparison in plan.values() for arm in comparison.models)

@@ -4,8 +4,8 @@ Legend: ... any leading axes (batch, position), features n · d of a token's str
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import Function
 
 from geolab._checks import require_width
 from geolab.operators.dispatch import with_kernel
@@ -25,5 +25,34 @@ def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     Raises: ValueError when the weight has another number of features.
     """
     require_width("weight", weight, x.shape[-1])
-    mean_square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() / x.shape[-1]
-    return F.linear(x, weight) * torch.rsqrt(mean_square + eps)
+    return _RmsLinear.apply(x, weight, eps)
+
+
+def _inverse_rms(x: Tensor, eps: float) -> Tensor:
+    """1 / rms x, (..., 1)."""
+    return torch.rsqrt(torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() / x.shape[-1] + eps)
+
+
+class _RmsLinear(Function):
+    """y = W x / r, r = rms x. By x its gradient is (Wᵀg − (g·y / features) x / r) / r, in fewer passes over x than a norm's takes.
+
+    What is kept are the arguments and y, so it has second derivatives too.
+    """
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        return (x @ weight.mT) * _inverse_rms(x, eps)
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
+        x, weight, ctx.eps = inputs
+        ctx.save_for_backward(x, weight, output)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, weight, y = ctx.saved_tensors
+        inverse = _inverse_rms(x, ctx.eps)
+        along = torch.linalg.vecdot(grad, y).unsqueeze(-1) * inverse.square() / x.shape[-1]
+        grad = grad * inverse
+        grad_weight = grad.reshape(-1, grad.shape[-1]).mT @ x.reshape(-1, x.shape[-1])
+        return (grad @ weight).addcmul_(x, along, value=-1), grad_weight, None

@@ -71,16 +71,16 @@ def _logarithmic(x: Tensor, iterations: int) -> Tensor:
 
 
 class _Scaling(Function):
-    """K (n, n, N) -> diag(f) K diag(g): `iterations` times g = 1 / Kᵀf, then f = 1 / K g, from f = 1."""
+    """K (n, n, N) -> diag(f) K diag(g): `iterations` times g = 1 / Kᵀf, then f = 1 / K g, from f = 1; f is a column, g a row."""
 
     @staticmethod
     def forward(ctx, k: Tensor, iterations: int) -> Tensor:
-        fs, gs = [torch.ones_like(k[0])], [torch.ones_like(k[0])]
+        fs, gs = [torch.ones_like(k[:, :1])], [torch.ones_like(k[:1])]
         for _ in range(iterations):
-            gs.append((k * fs[-1].unsqueeze(1)).sum(0).reciprocal())
-            fs.append((k * gs[-1]).sum(1).reciprocal())
+            gs.append((k * fs[-1]).sum(0, keepdim=True).reciprocal_())
+            fs.append((k * gs[-1]).sum(1, keepdim=True).reciprocal_())
         ctx.save_for_backward(k, *fs, *gs)
-        return k * fs[-1].unsqueeze(1) * gs[-1]
+        return k * fs[-1] * gs[-1]
 
     @staticmethod
     @once_differentiable
@@ -88,13 +88,15 @@ class _Scaling(Function):
         k, *history = ctx.saved_tensors
         fs, gs = history[:len(history) // 2], history[len(history) // 2:]
         grad = grad.contiguous()
-        grad_k = grad * fs[-1].unsqueeze(1) * gs[-1]
-        grad_f, grad_g = (grad * k * gs[-1]).sum(1), (grad * k * fs[-1].unsqueeze(1)).sum(0)
+        grad_k = grad * fs[-1] * gs[-1]
+        grad_f, grad_g = (grad * k * gs[-1]).sum(1, keepdim=True), (grad * k * fs[-1]).sum(0, keepdim=True)
         for step in range(len(fs) - 1, 0, -1):
-            row = -grad_f * fs[step].square()                      # the gradient by K g
-            grad_k.addcmul_(row.unsqueeze(1), gs[step])
-            grad_g = grad_g + (k * row.unsqueeze(1)).sum(0)
-            column = -grad_g * gs[step].square()                   # the gradient by Kᵀf of the step before
-            grad_k.addcmul_(fs[step - 1].unsqueeze(1), column)
-            grad_f, grad_g = (k * column).sum(1), 0
+            row = grad_f.mul_(fs[step].square())              # the gradient by −K g
+            grad_k.addcmul_(row, gs[step], value=-1)
+            column = (k * row).sum(0, keepdim=True)
+            if step == len(fs) - 1:
+                column -= grad_g                              # of the result: only the last g is part of it
+            column *= gs[step].square()                       # the gradient by Kᵀf of the step before
+            grad_k.addcmul_(fs[step - 1], column)
+            grad_f = (k * column).sum(1, keepdim=True)
         return grad_k, None

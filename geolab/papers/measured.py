@@ -6,11 +6,13 @@ A result file that repeats a table says so under "reproduces":
     "models": {a row or column of the table: our model's name},   "row": which row, where the models are columns
 
 Ours is the last validation loss, its mean and deviation over seeds. A file that measures something else gives its
-numbers itself, under "rows": {row: {column: [mean, deviation]}}.
+numbers itself, under "rows": {row: {column: [mean, deviation]}}, with a "unit", "floor" and "baselines" of their own where the
+table's and the file's don't fit. A file that repeats several tables has a list of such entries.
 """
 
 import json
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,24 +37,32 @@ class Repeat:
 
 
 def repeats(folder: str | Path) -> list[Repeat]:
-    """All files of `folder` that repeat a reported table, by name.
+    """What the files of `folder` repeat of reported tables, by file.
 
     Raises: ValueError for a file that names a table, a row or a model that is not there.
     """
     found = []
     for path in sorted(Path(folder).glob("*.json")):
         content = json.loads(path.read_text())
-        if "reproduces" in content:
+        claims = content.get("reproduces", [])
+        for claim in [claims] if isinstance(claims, dict) else claims:
             try:
-                found.append(_repeat(path.name, content))
+                found.append(_repeat(path.name, content, claim))
             except KeyError as missing:
                 raise ValueError(f"{path.name} says that it reproduces {missing}, which is not there") from missing
     return found
 
 
-def _repeat(file: str, content: dict) -> Repeat:
-    claim, budget = content["reproduces"], content["budget"]
-    table = TABLES[claim["table"]]
+def over_seeds(values: Sequence[float]) -> Number:
+    """Mean and sample deviation; of one value there is no deviation.
+
+    Raises: statistics.StatisticsError for none.
+    """
+    return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None
+
+
+def _repeat(file: str, content: dict, claim: dict) -> Repeat:
+    budget, table = content["budget"], TABLES[claim["table"]]
     if "rows" in claim:
         reported = {row: {column: table.rows[row][column] for column in columns} for row, columns in claim["rows"].items()}
         ours = {row: {column: tuple(number) for column, number in columns.items()} for row, columns in claim["rows"].items()}
@@ -63,11 +73,11 @@ def _repeat(file: str, content: dict) -> Repeat:
             ours[name] = {"ours": _final_loss(content["runs"], model)}
     words = f"{budget['steps']} steps of {budget['batch']}, {len(content['seeds'])} seeds, on {content['device']}"
     return Repeat(claim["table"], file, words, claim["differs"], reported, ours, claim.get("unit", table.unit),
-                  content.get("floor"), content.get("baselines", {}))
+                  claim.get("floor", content.get("floor")), claim.get("baselines", content.get("baselines", {})))
 
 
 def _final_loss(runs: list[dict], model: str) -> Number:
     losses = [run["validation_loss"][-1] for run in runs if run["model"] == model and "validation_loss" in run]
     if not losses:
         raise KeyError(model)
-    return statistics.mean(losses), statistics.stdev(losses) if len(losses) > 1 else None
+    return over_seeds(losses)

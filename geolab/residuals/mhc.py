@@ -50,9 +50,9 @@ class ConstrainedMaps(nn.Module):
 
     def forward(self, x: Tensor) -> Coefficients:
         n, weight = self.streams, self.generate.weight
-        numbers = rms_linear(x, weight if self.norm_weight is None else weight * self.norm_weight, self.eps)
         scale = torch.cat([s.expand(k) for s, k in zip(self.scale, (n, n, n * n), strict=True)])
-        read, write, mix = (scale * numbers + self.bias).split([n, n, n * n], dim=-1)
+        weight = scale.unsqueeze(-1) * (weight if self.norm_weight is None else weight * self.norm_weight)  # not a pass over all tokens
+        read, write, mix = (rms_linear(x, weight, self.eps) + self.bias).split([n, n, n * n], dim=-1)
         return Coefficients(read.sigmoid(), 2 * write.sigmoid(), sinkhorn(mix.unflatten(-1, (n, n)), self.iterations, self.order))
 
 

@@ -28,8 +28,11 @@ def test_a_state_of_zeros_gives_zeros_and_finite_gradients():
     assert y.count_nonzero() == 0 and torch.autograd.grad(y.sum(), x)[0].isfinite().all()
 
 
-def test_gradcheck():
-    assert torch.autograd.gradcheck(lambda x, w: rms_linear(x, w, 1e-3), (normal(4, 7).requires_grad_(), normal(3, 7, seed=1).requires_grad_()))
+@pytest.mark.parametrize("check", [torch.autograd.gradcheck, torch.autograd.gradgradcheck])
+def test_gradients_and_second_gradients(check):
+    x, weight = normal(2, 4, 7).requires_grad_(), normal(3, 7, seed=1).requires_grad_()
+    assert check(lambda x, w: rms_linear(x, w, 1e-3), (x, weight))
+    assert check(lambda x, w: rms_linear(x[0, 0], w, 1e-3), (x, weight))
 
 
 def test_numbers_of_half_precision_states_are_float32():

@@ -39,6 +39,15 @@ def test_a_file_may_give_its_own_numbers(tmp_path):
     assert found.ours == {"DDL beta": {"10": (1.4, 0.1)}} and found.reported["DDL beta"]["10"] == (1.40, None)
 
 
+def test_a_file_may_repeat_several_tables(tmp_path):
+    norms = {"table": "emhc-table-18", "rows": {"deviation": {"GPT": [0.5, None]}}, "differs": "length", "floor": None, "baselines": {}}
+    (tmp_path / "run.json").write_text(json.dumps(RUN | {"reproduces": [CLAIM, norms]}))
+    losses, lengths = repeats(tmp_path)
+    assert (losses.table, losses.floor) == ("emhc-table-12", 1e-6)
+    assert lengths.ours == {"deviation": {"GPT": (0.5, None)}} and lengths.reported["deviation"]["GPT"] == (0.474, None)
+    assert lengths.floor is None and lengths.baselines == {}  # the file's are of its losses
+
+
 @pytest.mark.parametrize("claim, missing", [({"table": "emhc-table-99"}, "emhc-table-99"), ({"row": "triple"}, "triple"),
                                             ({"models": {"GPT": "fancy"}}, "fancy"), ({"models": {"BERT": "plain"}}, "BERT")])
 def test_what_is_not_there_is_named(tmp_path, claim, missing):
