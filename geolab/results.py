@@ -80,13 +80,14 @@ def record(path: str | Path, experiment: str, content: dict, *, force: bool = Fa
     if rank() > 0:
         return
     path = Path(path)
-    whole = json.loads(json.dumps({"experiment": experiment, **provenance(path.parent)} | content))
+    whole = json.loads(json.dumps({"experiment": experiment, **provenance()} | content))
     with path.open("w" if force else "x") as file:
         file.write(json.dumps(whole | {"sha256": digest(whole)}, indent=1) + "\n")
 
 
-def provenance(folder: Path) -> dict:
-    """Of this process, and of the repository that `folder` lies in."""
+def provenance() -> dict:
+    """Of this process, and of the repository that this file lies in."""
+    folder = Path(__file__).parent
     versions = {"torch": torch.__version__, "python": platform.python_version()}
     found = {"device": "cuda" if torch.cuda.is_available() else "cpu", "threads": torch.get_num_threads(),
              "commit": _said("git", "rev-parse", "--short", "HEAD", cwd=folder),

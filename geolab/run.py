@@ -58,7 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _stop)
     try:
         if given.dry_run:
-            print(estimate(given.experiment, given.budget, device=given.device, **part))
+            for line in estimate(given.experiment, given.budget, device=given.device, **part):
+                print(line, flush=True)
             return 0
         start = time.perf_counter()
         found = run(given.experiment, given.budget, device=given.device, jobs=given.jobs, engine=engine, folder=given.folder, **part)

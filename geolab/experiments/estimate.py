@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -12,30 +13,31 @@ from geolab.experiments.base import Comparison, find
 from geolab.residuals import collect_penalties
 from geolab.tasks import Task
 
-ENOUGH = 0.5       # seconds that a timed step may take before its examples are no longer doubled
+ENOUGH = 1.0       # seconds that a timed step may take before its examples are no longer doubled
 OPTIMIZER = 16     # bytes a parameter: itself, its gradient and two moments, in float32
 
 
-def estimate(name: str, budget: str, arms=None, seeds=None, device: str = "cpu") -> str:
-    """A table of arms: runs, steps, examples, parameters, operations and bytes, and the time that they would take one after another.
+def estimate(name: str, budget: str, arms=None, seeds=None, device: str = "cpu") -> Iterator[str]:
+    """A table of arms, line by line: parameters, runs, steps, operations and bytes, and the time that they would take one after another.
 
-    A step of few examples is timed and scaled to the batch, so expect the time to be right within a factor of two. Operations are
-    PyTorch's count, which takes the gradient of a depthwise convolution for more than it is (chapter 24).
+    A step of as many examples as take a second is timed and scaled to the batch, which is too much where small steps mostly wait.
+    Operations are PyTorch's count, which takes the gradient of a depthwise convolution for more than it is (chapter 24).
     """
     plan = find(name).plan(budget, arms, seeds)
     width = max(len(arm) for comparison in plan.values() for arm in comparison.models)
-    lines, whole = [], 0.0
+    whole = 0.0
     for part, comparison in plan.items():
-        lines += [f"{part}: {comparison.task!r}", f"  {comparison.budget}",
-                  f"  seeds {', '.join(map(str, comparison.seeds))}; rates {', '.join(f'{lr:g}' for lr in comparison.rates)}",
-                  f"  {'arm':{width}}  parameters  runs    steps  TFLOP  memory     time"]
+        yield f"{part}: {comparison.task!r}"
+        yield f"  {comparison.budget}"
+        yield f"  seeds {', '.join(map(str, comparison.seeds))}; rates {', '.join(f'{lr:g}' for lr in comparison.rates)}"
+        yield f"  {'arm':{width}}  parameters  runs    steps  TFLOP  memory     time"
         for arm in comparison.models:
             runs, steps = _amount(comparison)
             cost = _cost(comparison, arm, device)
             whole += steps * cost["seconds"]
-            lines.append(f"  {arm:{width}}  {cost['parameters']:10,}  {runs:4}  {steps:7,}  {steps * cost['operations'] / 1e12:5.3g}  "
-                         f"{cost['bytes'] / 2**20:4.0f} MiB  {_duration(steps * cost['seconds']):>7}")
-    return "\n".join([*lines, f"All of it, one after another on this {device}: {_duration(whole)}"])
+            yield (f"  {arm:{width}}  {cost['parameters']:10,}  {runs:4}  {steps:7,}  {steps * cost['operations'] / 1e12:5.3g}  "
+                   f"{cost['bytes'] / 2**20:4.0f} MiB  {_duration(steps * cost['seconds']):>7}")
+    yield f"All of it, one after another on this {device}: {_duration(whole)}"
 
 
 def _amount(comparison: Comparison) -> tuple[int, int]:
@@ -56,9 +58,7 @@ def _cost(comparison: Comparison, arm: str, device: str) -> dict:
     task, drawn = comparison.task, _draw(comparison.task, batch, device)
     _step(model, task, drawn, 1)
     while True:
-        start = time.perf_counter()
-        _step(model, task, drawn, examples)
-        seconds = time.perf_counter() - start
+        seconds = min(_seconds(lambda: _step(model, task, drawn, examples)) for _ in range(2))
         if examples == batch or seconds > ENOUGH:
             break
         examples = min(2 * examples, batch)
@@ -67,6 +67,12 @@ def _cost(comparison: Comparison, arm: str, device: str) -> dict:
     share = math.ceil(batch / comparison.engine.accumulate)
     return {"parameters": parameters, "seconds": seconds * batch / examples, "operations": counter.get_total_flops() * batch,
             "bytes": OPTIMIZER * parameters + kept * share}
+
+
+def _seconds(step: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    step()
+    return time.perf_counter() - start
 
 
 def _draw(task: Task, batch: int, device: str) -> list[Tensor]:

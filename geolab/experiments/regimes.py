@@ -7,7 +7,6 @@
 """
 
 from copy import deepcopy
-from dataclasses import replace
 from functools import partial
 
 import torch

@@ -49,11 +49,12 @@ def test_a_part_of_the_experiment_is_arranged_too():
 
 
 @pytest.mark.parametrize("parameters, layers", [(1e5, 2), (1e5, 16), (1e7, 12), (2e7, 24)])
-def test_models_of_one_size_have_it_within_a_fiftieth(parameters, layers):
+def test_models_of_one_size_have_it_within_a_fiftieth_and_keep_their_shape(parameters, layers):
     with torch.device("meta"):
         for make in fixed_size(TEXT, parameters, layers, heads=2, max_length=16).values():
-            weights = sum(p.numel() for p in make().trunk.layers.parameters() if p.ndim == 2)
-            assert abs(weights / parameters - 1) < 0.02
+            trunk = make().trunk
+            assert abs(sum(p.numel() for p in trunk.layers.parameters() if p.ndim == 2) / parameters - 1) < 0.02
+            assert abs(trunk.config.hidden / trunk.config.width - 4) < 0.6
 
 
 def test_a_watched_model_looks_at_each_evaluation_and_its_checkpoint_holds_it():
