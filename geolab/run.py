@@ -4,6 +4,7 @@ import argparse
 import signal
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import torch
@@ -99,10 +100,10 @@ def _compare_with(path: Path, found: dict, tolerance: float) -> int:
     return int(worst > tolerance)
 
 
-def _engine(given: argparse.Namespace) -> Engine | None:
-    """None where nothing is asked: the experiment has its own."""
-    asked = {name: getattr(given, name) for name in ("precision", "accumulate", "shard", "compile") if getattr(given, name)}
-    return Engine(**asked) if asked else None
+def _engine(given: argparse.Namespace) -> dict:
+    """What is asked; for the rest the experiment has its own."""
+    asked = {field.name: getattr(given, field.name) for field in fields(Engine)}
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def _stop(*_) -> None:
@@ -128,8 +129,8 @@ def _parser() -> argparse.ArgumentParser:
     steps = parser.add_argument_group("how steps are computed (default: as the experiment says)")
     steps.add_argument("--precision", choices=("float32", "bfloat16"))
     steps.add_argument("--accumulate", type=int, metavar="N", help="micro-batches a step")
-    steps.add_argument("--shard", action="store_true", help="share parameters out among processes (FSDP2, under torchrun)")
-    steps.add_argument("--compile", action="store_true", help="torch.compile")
+    steps.add_argument("--shard", action="store_true", default=None, help="share parameters out among processes (FSDP2, under torchrun)")
+    steps.add_argument("--compile", action="store_true", default=None, help="torch.compile")
     return parser
 
 

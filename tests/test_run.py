@@ -84,6 +84,7 @@ def test_a_refusal_comes_before_training(capsys, monkeypatch):
 def test_wrong_arms_and_budgets_are_named(capsys):
     assert "arm must be one of 'biased', 'linear', got 'cubic'" in refused(capsys, "toy", "--arm", "cubic", "--out", "toy.json")
     assert "budget must be one of 'cpu', got 'gpu'" in refused(capsys, "toy", "--budget", "gpu", "--out", "toy.json")
+    assert "accumulate must be at least 1, got 0" in refused(capsys, "toy", "--accumulate", "0", "--out", "toy.json")
 
 
 def test_a_dry_run_counts_and_trains_nothing(capsys, tmp_path):

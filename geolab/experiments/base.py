@@ -72,9 +72,11 @@ class Experiment:
     arrange: Callable[[dict[str, dict], Plan, str], dict] = as_found
 
     def plan(self, budget: str, arms: Sequence[str] | None = None, seeds: Sequence[int] | None = None,
-             engine: Engine | None = None) -> Plan:
+             engine: Mapping[str, object] | None = None) -> Plan:
         """The comparisons at a budget, or of those with one of `arms` their part with these arms and seeds.
 
+        Arguments:
+            engine: fields of Engine, in place of the comparisons' own.
         Raises: ValueError for a budget or an arm that the experiment doesn't have.
         """
         require_option("budget", budget, self.plans)
@@ -83,7 +85,7 @@ class Experiment:
         if strange := [arm for arm in arms or () if arm not in known]:
             raise ValueError(f"arm must be one of {', '.join(map(repr, sorted(known)))}, got {', '.join(map(repr, strange))}")
         chosen = {name: comparison.only(arms, seeds) for name, comparison in plan.items()}
-        return {name: comparison if engine is None else replace(comparison, engine=engine)
+        return {name: replace(comparison, engine=replace(comparison.engine, **engine or {}))
                 for name, comparison in chosen.items() if comparison.models}
 
 
@@ -96,7 +98,7 @@ class Job:
     part: str
     arm: str
     seeds: Sequence[int] | None
-    engine: Engine | None
+    engine: Mapping[str, object] | None
     device: str
     folder: Path
     place: str          # among all jobs, to be shown
@@ -116,7 +118,7 @@ def find(name: str) -> Experiment:
 
 
 def run(name: str, budget: str = "cpu", *, arms: Sequence[str] | None = None, seeds: Sequence[int] | None = None,
-        device: str = "cpu", jobs: int = 1, engine: Engine | None = None, folder: str | Path = "runs") -> dict:
+        device: str = "cpu", jobs: int = 1, engine: Mapping[str, object] | None = None, folder: str | Path = "runs") -> dict:
     """Train what is missing of an experiment, and give what its file holds.
 
     Arguments:
@@ -124,7 +126,7 @@ def run(name: str, budget: str = "cpu", *, arms: Sequence[str] | None = None, se
         arms, seeds: to train a part of it.
         device: "cpu" or "cuda".
         jobs: processes side by side on the device, each with an arm of its own; for models that don't fill it alone.
-        engine: in place of the experiment's own.
+        engine: fields of Engine, in place of the experiment's own.
         folder: for checkpoints, from which the same call goes on after a kill.
     Returns: the content, not yet written: `geolab.results.record` does that.
     Raises: ValueError for a name, budget or arm that isn't there, or jobs below 1.

@@ -15,6 +15,7 @@ from torch import Tensor
 from geolab.experiments.base import Comparison, Experiment, Plan
 from geolab.models import GeometricConfig, GeometricTransformer, TokenModel
 from geolab.papers import TABLES
+from geolab.papers.measured import over_seeds
 from geolab.probes import cech_residual, dirichlet_energy, persistence, total_persistence
 from geolab.tasks import Words
 from geolab.training import Budget
@@ -103,11 +104,8 @@ def arrange(found: dict[str, dict], plan: Plan, budget: str) -> dict:
     text, config = plan["text"], CONFIGS[budget]
     measured = {row: [run["measured"] for run in found["text"]["runs"] if run["model"] == row and "measured" in run] for row in TABLE}
 
-    def number(row: str, column: str) -> tuple[float, float | None]:
-        values = [run[column] for run in measured[row]]
-        return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None
-
-    rows = {row: {column: number(row, column) for column in columns} for row, columns in TABLE.items() if measured[row]}
+    rows = {row: {column: over_seeds([run[column] for run in measured[row]]) for column in columns}
+            for row, columns in TABLE.items() if measured[row]}
     return {"floor": text.task.bayes_floor(), "baselines": text.task.baselines(), "width": config.width, "blocks": config.layers,
             "clouds": CLOUDS, "most frequent word": text.task.most_frequent()._asdict(),
             "reproduces": {"table": "gt-wikitext-103", "unit": "as in the table; Čech, Dirichlet and H₁ by our definitions",

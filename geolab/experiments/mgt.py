@@ -203,7 +203,7 @@ def synergy(runs: Sequence[dict]) -> dict:
     final = {(run["model"], run["seed"]): run["validation_loss"][-1] for run in runs if "validation_loss" in run}
     seeds = sorted({seed for _, seed in final if all((name, seed) in final for name in MGT_VARIANTS)})
     standard, gate, erase, full = MGT_VARIANTS
-    return over_seeds({seed: final[gate, seed] + final[erase, seed] - final[standard, seed] - final[full, seed] for seed in seeds})
+    return seed_by_seed({seed: final[gate, seed] + final[erase, seed] - final[standard, seed] - final[full, seed] for seed in seeds})
 
 
 def rank_slope(runs: Sequence[dict]) -> dict:
@@ -213,10 +213,10 @@ def rank_slope(runs: Sequence[dict]) -> dict:
         if "measured" in run:
             logs = np.log(run["measured"]["rank"]["as defined"])
             slopes.setdefault(run["model"], {})[run["seed"]] = float(np.polyfit(np.arange(len(logs)), logs, 1)[0])
-    return {name: over_seeds(of_seeds) for name, of_seeds in slopes.items()}
+    return {name: seed_by_seed(of_seeds) for name, of_seeds in slopes.items()}
 
 
-def over_seeds(values: dict[int, float]) -> dict:
+def seed_by_seed(values: dict[int, float]) -> dict:
     """Rounded; from two seeds on with mean and half width of the 95 % interval."""
     found = {f"seed {seed}": value for seed, value in values.items()}
     if len(values) > 1:

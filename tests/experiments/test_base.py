@@ -1,6 +1,7 @@
 """An experiment is data: its parts can be trained one by one, side by side, and again, and come out the same."""
 
 import os
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -65,9 +66,11 @@ def test_a_killed_run_goes_on_to_the_same_result(tmp_path, monkeypatch):
         assert [r["validation_loss"] for r in again[part]["runs"]] == [r["validation_loss"] for r in whole[part]["runs"]]
 
 
-def test_another_engine_takes_the_place_of_its_own(tmp_path):
-    found = run("toy", arms=["linear"], seeds=[0], engine=Engine(accumulate=2), folder=tmp_path)
-    assert found["engine"]["long"]["accumulate"] == 2
+def test_a_field_of_the_engine_takes_the_place_of_its_own(tmp_path, monkeypatch):
+    halved = {name: replace(part, engine=Engine(accumulate=2)) for name, part in toy().items()}
+    monkeypatch.setitem(EXPERIMENTS, "toy", Experiment("Does it run?", {"cpu": lambda: halved}))
+    found = run("toy", arms=["linear"], seeds=[0], engine={"precision": "bfloat16"}, folder=tmp_path)
+    assert found["engine"]["long"] == {"precision": "bfloat16", "accumulate": 2, "shard": False, "compile": False}
 
 
 @pytest.mark.parametrize("wrong, message", [

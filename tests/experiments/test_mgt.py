@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from geolab.experiments.mgt import STANDARD, arrange, backbone, build, deep, fixed_size, over_seeds, rank_slope, ranks, synergy
+from geolab.experiments.mgt import STANDARD, arrange, backbone, build, deep, fixed_size, seed_by_seed, rank_slope, ranks, synergy
 from geolab.papers.configurations import MGT_VARIANTS
 from geolab.tasks import Text
 from geolab.training import Budget
@@ -38,7 +38,7 @@ def test_a_rank_that_falls_by_a_tenth_a_block_has_the_slope_ln_09():
 
 
 def test_an_interval_needs_two_seeds():
-    assert over_seeds({3: 1.0}) == {"seed 3": 1.0} and "half width" in over_seeds({0: 1.0, 1: 2.0})
+    assert seed_by_seed({3: 1.0}) == {"seed 3": 1.0} and "half width" in seed_by_seed({0: 1.0, 1: 2.0})
 
 
 def test_a_part_of_the_experiment_is_arranged_too():
