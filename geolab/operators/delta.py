@@ -127,21 +127,24 @@ class _Diagonal(Function):
 
 
 class _Shared(Function):
-    """X − β (X k) kᵀ for states (..., T, d) in rows under one k (..., 1, d) and β (..., 1, 1).
+    """Z = X − β (X k) kᵀ for states (..., T, d) in rows under one k (..., 1, d) and β (..., 1, 1).
 
+    Z is kept and not X, since the sublayer that reads Z keeps it anyway: X = Z + β (X k) kᵀ, where a gradient asks for it.
     Row by matrix, kᵀXᵀ, the products take half the time of X k; and a product of inner size 1 would copy the state first.
     """
 
     @staticmethod
     def forward(ctx, x: Tensor, k: Tensor, beta: Tensor) -> Tensor:
-        readout = k @ x.mT                                                   # (..., 1, T)
-        ctx.save_for_backward(x, k, beta, readout)
-        return torch.addcmul(x, readout.mT, -beta * k)
+        readout, step = k @ x.mT, beta * k                                    # (..., 1, T) and (..., 1, d)
+        z = torch.addcmul(x, readout.mT, step, value=-1)
+        ctx.save_for_backward(z, k, beta, readout)
+        return z
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, k, beta, readout = ctx.saved_tensors
-        along = k @ grad.mT
-        grad_k = -beta * (along @ x + readout @ grad)
-        return torch.addcmul(grad, along.mT, -beta * k), grad_k, -(along @ readout.mT)
+        z, k, beta, readout = ctx.saved_tensors
+        along, step = k @ grad.mT, beta * k
+        grad_beta = -(along @ readout.mT)
+        grad_k = grad_beta * beta * step - beta * (along @ z + readout @ grad)
+        return torch.addcmul(grad, along.mT, step, value=-1), grad_k, grad_beta
