@@ -108,6 +108,7 @@ def together(folder: Path):
                                                  engine=engine)
         found[f"{name}, not a number"] = refused(FloatingPointError, spoilt if here else TASK, checkpoint=folder / f"nan {name}",
                                                  save_every=3, engine=engine)
+    found["one number"] = measured(train(network=model(residual="mgt").double(), engine=Engine(shard=True)))
     for name, engine in HALF.items():
         found[name] = measured(train(network=model(), budget=GENTLE, engine=engine))
     found["stream"] = measured(train(stream(folder), network=reader()))
@@ -189,6 +190,10 @@ def test_both_processes_know_the_same_numbers(found):
 @pytest.mark.parametrize("name", ENGINES)
 def test_two_processes_train_as_one(found, alone, name):
     assert_close(found[0][name], alone, rel=1e-11)
+
+
+def test_a_parameter_of_one_number_is_shared_out_among_two(found):
+    assert_close(found[0]["one number"], measured(train(network=model(residual="mgt").double())), rel=1e-11)
 
 
 @pytest.mark.parametrize("name", RESUMED)

@@ -64,7 +64,7 @@ class MGT(Residual):
             nn.init.constant_(self.gate_norm.bias, 2.0)
         if erase:
             self.beta_bias = nn.Parameter(torch.full((width,), math.atanh((beta_init - beta_offset) / beta_scale)))
-            self.alpha = nn.Parameter(torch.tensor(float(alpha_init)))
+            self.alpha = nn.Parameter(torch.full((1,), float(alpha_init)))  # with an axis: FSDP2 shares nothing out without one
 
     def extra_repr(self) -> str:
         return f"gate={self.gate}, erase={self.erase}, beta_scale={self.beta_scale}, beta_offset={self.beta_offset}"
