@@ -68,10 +68,11 @@ def main(arguments: list[str] | None = None) -> int:
             return _compare_with(out, found, given.tolerance)
         record(out, EXPERIMENTS[given.experiment].question, found | {"seconds_not_quoted": round(time.perf_counter() - start)},
                force=given.force)
-    except ValueError as problem:
+    except (ValueError, ImportError, ConnectionError) as problem:  # the last two: of a corpus that can't be read here
         parser.error(str(problem))
     except KeyboardInterrupt as stopped:
-        print(f"{stopped or 'stopped'}\nThe same command goes on from the checkpoints in {given.folder}/", file=sys.stderr)
+        further = "" if given.dry_run else f"\nThe same command goes on from the checkpoints in {given.folder}/"
+        print(f"{stopped or 'stopped'}{further}", file=sys.stderr)
         return 130
     if rank() == 0:
         print(f"{out} is written")

@@ -18,7 +18,7 @@ from geolab.experiments.again import differences
 from geolab.models import TokenModel, Transformer, TransformerConfig
 from geolab.results import digest, read
 from geolab.run import main
-from geolab.tasks import Copy, Negation
+from geolab.tasks import Copy, Negation, Text
 from geolab.training import Budget
 
 
@@ -34,7 +34,14 @@ def many():
                                measure=lambda model: {"weights": [p.norm().item() for p in model.parameters()]})}
 
 
-TOYS = {"toy": Experiment("Does it run?", {"cpu": plan}), "many": Experiment("Do two processes find what one does?", {"cpu": many})}
+def far():
+    """On a corpus that only a network has."""
+    return {"text": Comparison({"additive": lambda: TokenModel(Transformer(TransformerConfig.ddl(width=8, layers=1, heads=2)), Text.vocabulary)},
+                               Text("wikitext-2", context=6, size=1000), Budget(steps=8, batch=2, warmup=2), rates=(1e-3,))}
+
+
+TOYS = {"toy": Experiment("Does it run?", {"cpu": plan}), "many": Experiment("Do two processes find what one does?", {"cpu": many}),
+        "far": Experiment("Is there a network?", {"cpu": far})}
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +101,14 @@ def test_a_dry_run_counts_and_trains_nothing(capsys, tmp_path):
     assert biased[1:4] == ["20", "3", "36"]
     assert float(biased[4]) == pytest.approx(36 * 16 * 4 * 4 * 4 / 1e12, rel=0.01)  # forward and the weight's gradient, 2 d² each
     assert not list(tmp_path.rglob("*.pt")) and not list(tmp_path.rglob("*.json"))
+
+
+def test_without_a_corpus_a_dry_run_counts_and_a_run_says_what_is_missing(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)  # as if not installed
+    assert main(["far", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "random tokens in place of the text" in shown and "All of it, one after another" in shown
+    assert 'pip install "geolab[text]"' in refused(capsys, "far", "--out", "far.json")
 
 
 def test_check_compares_and_fails_where_a_result_differs(capsys):

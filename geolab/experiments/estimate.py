@@ -30,10 +30,13 @@ def estimate(name: str, budget: str, arms=None, seeds=None, device: str = "cpu")
         yield f"{part}: {comparison.task!r}"
         yield f"  {comparison.budget}"
         yield f"  seeds {', '.join(map(str, comparison.seeds))}; rates {', '.join(f'{lr:g}' for lr in comparison.rates)}"
+        drawn, missing = _draw(comparison.task, comparison.budget.batch, device)
+        if missing is not None:
+            yield f"  random tokens in place of the text, at the same cost: {missing}"
         yield f"  {'arm':{width}}  parameters  runs    steps  TFLOP  memory     time"
         for arm in comparison.models:
             runs, steps = _amount(comparison)
-            cost = _cost(comparison, arm, device)
+            cost = _cost(comparison, arm, drawn, device)
             whole += steps * cost["seconds"]
             yield (f"  {arm:{width}}  {cost['parameters']:10,}  {runs:4}  {steps:7,}  {steps * cost['operations'] / 1e12:5.3g}  "
                    f"{cost['bytes'] / 2**20:4.0f} MiB  {_duration(steps * cost['seconds']):>7}")
@@ -50,12 +53,11 @@ def _amount(comparison: Comparison) -> tuple[int, int]:
     return long + searched, long * comparison.budget.steps + searched * (comparison.search_steps or 0)
 
 
-def _cost(comparison: Comparison, arm: str, device: str) -> dict:
-    """Of one training step."""
+def _cost(comparison: Comparison, arm: str, drawn: list[Tensor], device: str) -> dict:
+    """Of one training step on a batch."""
     torch.manual_seed(0)
-    model, batch, examples = comparison.models[arm]().to(device), comparison.budget.batch, 1
+    model, task, batch, examples = comparison.models[arm]().to(device), comparison.task, comparison.budget.batch, 1
     parameters = sum(p.numel() for p in model.parameters())
-    task, drawn = comparison.task, _draw(comparison.task, batch, device)
     _step(model, task, drawn, 1)
     while True:
         seconds = min(_seconds(lambda: _step(model, task, drawn, examples)) for _ in range(2))
@@ -75,9 +77,14 @@ def _seconds(step: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _draw(task: Task, batch: int, device: str) -> list[Tensor]:
-    pairs = next(task.batches(batch, 0, 0, 1)) if hasattr(task, "batches") else task.sample("train")
-    return [t[torch.arange(batch) % len(t)].to(device) for t in pairs]
+def _draw(task: Task, batch: int, device: str) -> tuple[list[Tensor], Exception | None]:
+    """A batch; of a corpus that can't be read here, tokens in its place, and why."""
+    missing = None
+    try:
+        pairs = next(task.batches(batch, 0, 0, 1)) if hasattr(task, "batches") else task.sample("train")
+    except (ImportError, ConnectionError) as problem:
+        missing, pairs = problem, 2 * [torch.randint(task.vocabulary, (batch, task.context))]
+    return [t[torch.arange(batch) % len(t)].to(device) for t in pairs], missing
 
 
 def _step(model: nn.Module, task: Task, drawn: list[Tensor], examples: int) -> int:
