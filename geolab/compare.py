@@ -40,8 +40,8 @@ def compare(models: Mapping[str, Callable[[], nn.Module]], task: Task, budget: B
         engine: how steps are computed.
     Returns: plain data: "parameters", "search" (all its runs, and the best rate a model) and "runs" (one a model and seed,
         with the validation losses at "evaluated_at", and the training losses and gradient norms as means over
-        stretches). A run that diverged has no losses but the word.
-    Raises: ValueError for no seed or no rate, or rates without search_steps; RuntimeError when every rate of a model diverges.
+        stretches), and "seconds_not_quoted" of all training. A run that diverged has no losses but the word.
+    Raises: ValueError for no seed or no rate, or rates without search_steps; FloatingPointError when every rate of a model diverges.
     """
     search_seeds = seeds if search_seeds is None else search_seeds
     if not seeds or not search_seeds or not rates:
@@ -49,7 +49,7 @@ def compare(models: Mapping[str, Callable[[], nn.Module]], task: Task, budget: B
                          f"got seeds={seeds!r}, search_seeds={search_seeds!r} and rates={rates!r}")
     if len(rates) > 1 and search_steps is None:
         raise ValueError(f"search_steps must be given to choose among {len(rates)} rates, got None")
-    place = join(device)
+    place, seconds = join(device), 0.0
 
     def build(name: str, seed: int) -> nn.Module:
         torch.manual_seed(seed)
@@ -59,11 +59,14 @@ def compare(models: Mapping[str, Callable[[], nn.Module]], task: Task, budget: B
         if rank() == 0:
             print(f"{name}, seed {seed}, learning rate {setting.lr:g}, {setting.steps} steps", file=sys.stderr, flush=True)
         checkpoint = Path(folder) / f"{name.replace('/', '-')}-{seed}-{setting.lr:g}-{setting.steps}.pt"
+        nonlocal seconds
         try:
-            return checkpoint, fit(build(name, seed).to(place), task, setting, seed, checkpoint=checkpoint,
-                                   progress=sys.stderr.isatty(), engine=engine)
+            history = fit(build(name, seed).to(place), task, setting, seed, checkpoint=checkpoint,
+                          progress=sys.stderr.isatty(), engine=engine)
         except FloatingPointError:
             return checkpoint, None
+        seconds += history.seconds
+        return checkpoint, history
 
     def trained(name: str, seed: int, checkpoint: Path) -> nn.Module:
         """As the checkpoint has it: whole and on the CPU, wherever and in however many parts it was trained."""
@@ -83,7 +86,7 @@ def compare(models: Mapping[str, Callable[[], nn.Module]], task: Task, budget: B
             means[lr] = math.inf if None in finals else sum(finals) / len(finals)
         best[name] = min(means, key=means.get)
         if math.isinf(means[best[name]]):
-            raise RuntimeError(f"{name} diverges at every learning rate of {', '.join(f'{lr:g}' for lr in rates)}; add a lower one")
+            raise FloatingPointError(f"{name} diverges at every learning rate of {', '.join(f'{lr:g}' for lr in rates)}; add a lower one")
     runs = []
     for name in models:
         for seed in seeds:
@@ -99,19 +102,20 @@ def compare(models: Mapping[str, Callable[[], nn.Module]], task: Task, budget: B
     return {"task": repr(task), "budget": {**asdict(budget), "lr": "by search" if search else rates[0]}, "seeds": list(seeds),
             "parameters": {name: sum(p.numel() for p in build().parameters()) for name, build in models.items()},
             "search": {"steps": search_steps, "seeds": list(search_seeds), "rates": list(rates), "best": best, "runs": search},
-            "runs": runs}
+            "runs": runs, "seconds_not_quoted": round(seconds)}
 
 
 def merge(parts: Sequence[dict]) -> dict:
     """The comparison of all models, out of comparisons of some of them that were otherwise the same."""
     first = parts[0]
     search = {**first["search"], "best": {}, "runs": []}
-    whole = {**first, "parameters": {}, "search": search, "runs": []}
+    whole = {**first, "parameters": {}, "search": search, "runs": [], "seconds_not_quoted": 0}
     for part in parts:
         whole["parameters"] |= part["parameters"]
         search["best"] |= part["search"]["best"]
         search["runs"] += part["search"]["runs"]
         whole["runs"] += part["runs"]
+        whole["seconds_not_quoted"] += part["seconds_not_quoted"]
     return whole
 
 

@@ -1,23 +1,25 @@
 """Make an experiment of the book: train its arms on a task, with its seeds and its search, and keep what came out as one file."""
 
 import argparse
+import os
+import shutil
 import signal
 import sys
-import time
 from dataclasses import fields
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 
-from geolab.distributed import Engine, join, rank
+from geolab.distributed import Engine, join, rank, world
 from geolab.experiments import EXPERIMENTS
 from geolab.experiments.again import TOLERANCE, differences
 from geolab.experiments.base import BUDGETS, run
 from geolab.experiments.estimate import estimate
-from geolab.results import path_of, read, record
+from geolab.results import FOLDER, path_of, read, record
 
 ABOUT = """
-An experiment has a name, a question, and a size for each budget:
+An experiment has a name, a question, and a size for some of three budgets:
   cpu     minutes to half an hour on one core; the files of these runs are in results/, and the chapters read them
   gpu     what one GPU does in about half an hour
   paper   the size that the paper states
@@ -26,6 +28,7 @@ An experiment has a name, a question, and a size for each budget:
   python -m geolab.run delta --dry-run                     what it would train, and an estimate of time and memory here
   python -m geolab.run delta                               train, and write results/delta.cpu.json (there already: it says so, and stops)
   python -m geolab.run delta --out mine.json               the same into a file of your own
+  python -m geolab.run delta --budget paper --corpus texts --out mine.json     on your own folder of .txt files
   python -m geolab.run delta --check --arm additive --seeds 0    make one run again, and compare it with the stored one
   python -m geolab.run emhc_echo --budget paper --device cuda --jobs 4         four small models side by side on one GPU
   torchrun --nproc-per-node 8 -m geolab.run delta --budget paper --device cuda --precision bfloat16 --compile
@@ -44,36 +47,41 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"experiment must be one of {', '.join(EXPERIMENTS)}, got {given.experiment}")
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda needs a CUDA device, and PyTorch sees none; --device cpu trains without one")
+    if given.budget != "cpu" and given.device == "cpu" and not given.dry_run:
+        print(f"budget {given.budget} on a CPU: --dry-run says how long that takes, --device cuda trains on a GPU", file=sys.stderr)
     out = given.out or path_of(given.experiment, given.budget)
-    if not (given.check or given.dry_run):
-        if (given.arm or given.seeds) and given.out is None:
-            parser.error(f"a part of an experiment is not {out.name}: give --out a file of its own, or leave --arm and --seeds out")
-        if out.exists() and not given.force:
-            parser.error(f"{out} is there, and is not overwritten: give --out another file, --force to replace it, "
-                         "or --check to compare with it")
-        if not out.parent.is_dir():
-            parser.error(f"--out must be in a folder that is there, got {out}")
-    join(given.device)
-    part = {"arms": given.arm, "seeds": given.seeds}
-    engine = _engine(given)
-    signal.signal(signal.SIGTERM, _stop)
+    folder = given.folder or Path("runs/again" if given.check else "runs")
+    further = "" if given.dry_run else f"\nThe same command goes on from the checkpoints in {folder}/"
+    before = signal.signal(signal.SIGTERM, _stop)
     try:
+        stored = read(out) if given.check else None
+        if not (given.check or given.dry_run):
+            _require_writable(out, given)
+        join(given.device)
+        part = {"arms": given.arm, "seeds": given.seeds, "engine": _engine(given), "corpus": given.corpus}
         if given.dry_run:
             for line in estimate(given.experiment, given.budget, device=given.device, **part):
-                print(line, flush=True)
+                if rank() == 0:
+                    print(line, flush=True)
             return 0
-        start = time.perf_counter()
-        found = run(given.experiment, given.budget, device=given.device, jobs=given.jobs, engine=engine, folder=given.folder, **part)
+        found = run(given.experiment, given.budget, device=given.device, jobs=given.jobs, folder=folder, **part)
         if given.check:
-            return _compare_with(out, found, given.tolerance)
-        record(out, EXPERIMENTS[given.experiment].question, found | {"seconds_not_quoted": round(time.perf_counter() - start)},
-               force=given.force)
-    except (ValueError, ImportError, ConnectionError) as problem:  # the last two: of a corpus that can't be read here
+            return _compare_with(out, stored, found, given)
+        record(out, EXPERIMENTS[given.experiment].question, found, force=given.force)
+    except (ChildProcessError, FloatingPointError) as problem:  # after some training
+        parser.error(f"{problem}{further}")
+    except (ValueError, ImportError, OSError) as problem:  # of arguments, a corpus, a file
         parser.error(str(problem))
     except KeyboardInterrupt as stopped:
-        further = "" if given.dry_run else f"\nThe same command goes on from the checkpoints in {given.folder}/"
-        print(f"{stopped or 'stopped'}{further}", file=sys.stderr)
+        print(f"{str(stopped) or 'stopped'}{further}", file=sys.stderr)
         return 130
+    except RuntimeError as problem:
+        if world() == 1:
+            raise
+        print(f"another process of this run was lost: {str(problem).splitlines()[0]}{further}", file=sys.stderr)
+        return 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
     if rank() == 0:
         print(f"{out} is written")
     return 0
@@ -81,15 +89,33 @@ def main(arguments: list[str] | None = None) -> int:
 
 def overview() -> str:
     """A line an experiment."""
+    def budgets(name: str) -> str:
+        return " ".join(f"{budget}{'*' if path_of(name, budget).exists() else ''}" for budget in EXPERIMENTS[name].plans)
+
     width = max(map(len, EXPERIMENTS))
     return "\n".join([f"{'name':{width}}  {'budgets':14}  question"] + [
-        f"{name:{width}}  {' '.join(experiment.plans):14}  {experiment.question}" for name, experiment in EXPERIMENTS.items()])
+        f"{name:{width}}  {budgets(name):14}  {experiment.question}" for name, experiment in EXPERIMENTS.items()] +
+        [f"* is stored in {FOLDER.name}/"])
 
 
-def _compare_with(path: Path, found: dict, tolerance: float) -> int:
+def _require_writable(out: Path, given: argparse.Namespace) -> None:
+    """Before anything is trained. Raises: ValueError."""
+    if (given.arm or given.seeds or given.corpus) and given.out is None:
+        raise ValueError(f"a part of an experiment, or one on another corpus, is not {out.name}: give --out a file of its own, "
+                         "or leave --arm, --seeds and --corpus out")
+    if out.exists() and not given.force:
+        raise ValueError(f"{out} is there, and is not overwritten: give --out another file, --force to replace it, "
+                         "or --check to compare with it")
+    if out.is_dir() or not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
+        raise ValueError(f"--out must be a file in a folder that is there and can be written to, got {out}")
+
+
+def _compare_with(path: Path, stored: dict, found: dict, given: argparse.Namespace) -> int:
     if rank() > 0:
         return 0
-    rows = differences(read(path), found)
+    if given.folder is None:
+        shutil.rmtree("runs/again")  # the next check trains again
+    rows = differences(stored, found)
     if not rows:
         print(f"{path} has none of these runs")
         return 1
@@ -97,8 +123,8 @@ def _compare_with(path: Path, found: dict, tolerance: float) -> int:
         print(f"{row.difference:9.2e}  {row.where}")
     worst = max(row.difference for row in rows)
     print(f"{len(rows)} runs made again; the largest relative difference of a last validation loss is {worst:.2e}, "
-          f"{'within' if worst <= tolerance else 'beyond'} {tolerance:g}")
-    return int(worst > tolerance)
+          f"{'within' if worst <= given.tolerance else 'beyond'} {given.tolerance:g}")
+    return int(worst > given.tolerance)
 
 
 def _engine(given: argparse.Namespace) -> dict:
@@ -111,8 +137,15 @@ def _stop(*_) -> None:
     raise KeyboardInterrupt
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        if os.environ.get("RANK", "0") != "0":  # of the processes that torchrun starts, the first one says it
+            self.exit(2)
+        super().error(message)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m geolab.run", description=__doc__, epilog=ABOUT,
+    parser = _Parser(prog="python -m geolab.run", description=__doc__, epilog=ABOUT,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiment", nargs="?", help="its name; without one, a list of all")
     parser.add_argument("--budget", choices=BUDGETS, default="cpu", help="the size of models, data and runs (default cpu)")
@@ -122,7 +155,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side, each with a model of its own (default 1)")
     parser.add_argument("--out", type=Path, help="the JSON file to write (default results/EXPERIMENT.BUDGET.json)")
     parser.add_argument("--force", action="store_true", help="write over it")
-    parser.add_argument("--folder", type=Path, default=Path("runs"), help="for checkpoints (default runs)")
+    parser.add_argument("--corpus", metavar="TEXT", help="for text that is streamed: a folder of .txt files, or a name, in place of its own")
+    parser.add_argument("--folder", type=Path, help="for checkpoints (default runs; with --check runs/again, which it deletes in the end)")
     parser.add_argument("--dry-run", action="store_true", help="train nothing; say what would be trained and what it costs here")
     parser.add_argument("--check", action="store_true", help="write nothing; make the runs again and compare with the file, by default "
                         "the stored one")

@@ -125,6 +125,13 @@ def fit(model: nn.Module, task: Task, budget: Budget = Budget(), seed: int = 0, 
     return history
 
 
+def require_shares(batch: int, engine: Engine) -> None:
+    """Raises: ValueError for a batch that doesn't divide among the processes and their micro-batches."""
+    if batch % (distributed.world() * engine.accumulate):
+        raise ValueError(f"batch must divide by processes times accumulate, got batch {batch}, "
+                         f"{distributed.world()} processes and accumulate {engine.accumulate}")
+
+
 @contextmanager
 def _interrupts_held():
     """Hold Ctrl-C and SIGTERM back until the step is whole: half an update can't be resumed. Yields a function that tells."""
@@ -153,9 +160,7 @@ class _Run:
         if self.world > 1 and self.device != own:
             raise ValueError(f"model must be on {own}, the one of its process, got {self.device}: "
                              "device = geolab.distributed.join(\"cuda\") says it")
-        if budget.batch % (self.world * engine.accumulate):
-            raise ValueError(f"batch must divide by processes times accumulate, got batch {budget.batch}, "
-                             f"{self.world} processes and accumulate {engine.accumulate}")
+        require_shares(budget.batch, engine)
         self.stream = None
         self.train = None if hasattr(task, "batches") else [t.to(self.device) for t in task.sample("train")]
         validation = task.sample("validation")

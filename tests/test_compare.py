@@ -60,7 +60,7 @@ class Diverges(nn.Module):
 
 
 def test_a_model_that_always_diverges_is_named(search):
-    with pytest.raises(RuntimeError, match="broken diverges at every learning rate of 0.001, 0.1"):
+    with pytest.raises(FloatingPointError, match="broken diverges at every learning rate of 0.001, 0.1"):
         compare({"broken": Diverges}, TASK, SHORT, **search)
 
 
@@ -122,4 +122,4 @@ def test_training_curves_are_kept_as_means_over_stretches(search):
 def test_parts_make_the_whole(search):
     whole = compare(MODELS, TASK, SHORT, **search)
     parts = [compare({name: MODELS[name]}, TASK, SHORT, **search) for name in MODELS]
-    assert merge(parts) == whole
+    assert {**merge(parts), "seconds_not_quoted": 0} == {**whole, "seconds_not_quoted": 0}

@@ -64,7 +64,11 @@ def test_interval_by_hand():
     mean, half = interval([1.0, 2.0, 3.0])
     assert mean == 2 and half == pytest.approx(4.303 / 3**0.5)
     assert interval(torch.tensor([1.0, 3.0])) == pytest.approx((2.0, 12.706))
-    with pytest.raises(ValueError, match="values must be 2 to 10 numbers, got 1"):
+    for count, quantile in ((10, 2.262), (11, 2.228), (16, 2.131), (31, 2.042)):  # a table of Student's t
+        _, half = interval([0.0, 1.0] * (count // 2) + [0.5] * (count % 2))
+        spread = torch.tensor([0.0, 1.0] * (count // 2) + [0.5] * (count % 2), dtype=torch.float64).std().item()
+        assert half * count**0.5 / spread == pytest.approx(quantile, abs=0.003)
+    with pytest.raises(ValueError, match="values must be at least 2 numbers, got 1"):
         interval([1.0])
 
 

@@ -5,8 +5,10 @@ Run by torchrun, this file is the command with the experiments of this file.
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from geolab.models import TokenModel, Transformer, TransformerConfig
 from geolab.results import digest, read
 from geolab.run import main
 from geolab.tasks import Copy, Negation, Text
+from geolab.tasks.stream import Stream
 from geolab.training import Budget
 
 
@@ -40,7 +43,18 @@ def far():
                                Text("wikitext-2", context=6, size=1000), Budget(steps=8, batch=2, warmup=2), rates=(1e-3,))}
 
 
-TOYS = {"toy": Experiment("Does it run?", {"cpu": plan}), "many": Experiment("Do two processes find what one does?", {"cpu": many}),
+def streamed():
+    return {"text": Comparison({"additive": lambda: TokenModel(Transformer(TransformerConfig.ddl(width=8, layers=1, heads=2)), 256)},
+                               Stream("fineweb-edu", context=6, validation=5), Budget(steps=4, batch=2, warmup=2), rates=(1e-3,), seeds=(0,))}
+
+
+def endless():
+    arms = {name: partial(nn.Linear, 4, 4) for name in ("one", "two", "three")}
+    return {"only": Comparison(arms, Negation(dim=4, train=32, validation=16), Budget(steps=10**7), rates=(1e-3,), seeds=(0,))}
+
+
+TOYS = {"stream": Experiment("Which text?", {"cpu": streamed}), "endless": Experiment("When will it end?", {"cpu": endless}),
+        "toy": Experiment("Does it run?", {"cpu": plan}), "many": Experiment("Do two processes find what one does?", {"cpu": many}),
         "far": Experiment("Is there a network?", {"cpu": far})}
 
 
@@ -84,14 +98,42 @@ def test_a_refusal_comes_before_training(capsys, monkeypatch):
     monkeypatch.setattr("geolab.run.run", lambda *_, **__: pytest.fail("trained"))
     assert "experiment must be one of" in refused(capsys, "toys")
     assert "give --out a file of its own" in refused(capsys, "toy", "--seeds", "0")
-    assert "--out must be in a folder that is there" in refused(capsys, "toy", "--out", "nowhere/toy.json")
+    assert "--out must be a file in a folder that is there" in refused(capsys, "toy", "--out", "nowhere/toy.json")
     assert "is there, and is not overwritten" in refused(capsys, "delta")
+    assert "No such file" in refused(capsys, "toy", "--check", "--out", "toy.json")
 
 
 def test_wrong_arms_and_budgets_are_named(capsys):
     assert "arm must be one of 'biased', 'linear', got 'cubic'" in refused(capsys, "toy", "--arm", "cubic", "--out", "toy.json")
     assert "budget must be one of 'cpu', got 'gpu'" in refused(capsys, "toy", "--budget", "gpu", "--out", "toy.json")
     assert "accumulate must be at least 1, got 0" in refused(capsys, "toy", "--accumulate", "0", "--out", "toy.json")
+    assert "accumulate must be at least 1, got -1" in refused(capsys, "toy", "--accumulate", "-1", "--dry-run")
+    assert "got batch 16, 1 processes and accumulate 3" in refused(capsys, "toy", "--accumulate", "3", "--out", "toy.json")
+    assert "seeds must differ, got 0, 0" in refused(capsys, "toy", "--seeds", "0", "0", "--out", "toy.json")
+    assert "jobs must be at least 1, got 0" in refused(capsys, "toy", "--jobs", "0", "--out", "toy.json")
+    assert "this experiment streams none" in refused(capsys, "toy", "--corpus", ".", "--out", "toy.json")
+
+
+def test_a_part_says_what_makes_it_again():
+    main(["toy", "--out", "toy.json", "--arm", "linear", "--seeds", "1", "--accumulate", "2"])
+    assert read("toy.json")["command"] == "python -m geolab.run toy --budget cpu --arm linear --seeds 1 --accumulate 2"
+
+
+def test_checkpoints_of_other_code_are_no_measurement_of_this_one(capsys, monkeypatch):
+    assert main(["toy", "--out", "toy.json"]) == 0
+    monkeypatch.setattr("geolab.experiments.base.sources", lambda: "edited")
+    assert "holds checkpoints that other code made" in refused(capsys, "toy", "--out", "again.json")
+    assert main(["toy", "--check", "--out", "toy.json"]) == 0 and not Path("runs/again").exists()  # trains in a folder of its own
+
+
+def test_a_folder_of_text_takes_the_place_of_what_is_streamed(capsys):
+    Path("texts").mkdir()
+    for number in range(9):
+        Path(f"texts/{number}.txt").write_text(f"{number} is the number of this one. " * (number + 1))
+    assert "is not stream.cpu.json" in refused(capsys, "stream", "--corpus", "texts")
+    assert main(["stream", "--corpus", "texts", "--out", "stream.json"]) == 0
+    kept = read("stream.json")
+    assert "corpus='texts'" in kept["text"]["task"] and kept["command"].endswith("--corpus texts")
 
 
 def test_a_dry_run_counts_and_trains_nothing(capsys, tmp_path):
@@ -133,6 +175,32 @@ def test_an_interruption_says_how_to_go_on(capsys, monkeypatch):
     assert "The same command goes on from the checkpoints" in capsys.readouterr().err
 
 
+@pytest.fixture
+def two_of_three(tmp_path):
+    """A command with three endless arms, two of which are under way."""
+    process = subprocess.Popen([sys.executable, __file__, "endless", "--jobs", "2", "--out", "endless.json"], cwd=tmp_path,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])})
+    for _ in range(600):
+        if len(list(tmp_path.rglob("*.pt"))) == 2:
+            break
+        time.sleep(0.1)
+    yield process
+    process.kill()
+
+
+def test_an_interruption_ends_every_job_and_begins_none(two_of_three):
+    two_of_three.send_signal(signal.SIGINT)
+    shown = two_of_three.communicate(timeout=60)[0]
+    assert two_of_three.returncode == 130 and "The same command goes on" in shown
+    assert "[2/3]" in shown and "[3/3]" not in shown
+
+
+def test_jobs_end_with_a_parent_that_was_killed(two_of_three):
+    two_of_three.kill()
+    assert "[3/3]" not in two_of_three.communicate(timeout=60)[0]  # which ends with the last process that could write
+
+
 def test_it_runs_as_a_module():
     shown = subprocess.run([sys.executable, "-m", "geolab.run"], capture_output=True, text=True, check=True).stdout
     assert shown.splitlines()[0].split() == ["name", "budgets", "question"]
@@ -153,6 +221,7 @@ def test_torchrun_of_the_same_command_finds_the_same(engine, tmp_path):
         assert a["measured"]["weights"] == pytest.approx(b["measured"]["weights"], rel=1e-3)
 
 
-if __name__ == "__main__":
+if __name__ in ("__main__", "__mp_main__"):  # the second name is that of a job's process
     EXPERIMENTS.update(TOYS)
+if __name__ == "__main__":
     sys.exit(main())

@@ -6,21 +6,23 @@
 `run` trains what is missing and gives the content of the file; `python -m geolab.run` is its command.
 """
 
-import multiprocessing
+import shlex
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from geolab.compare import Measure, compare, merge
-from geolab.distributed import Engine, rank, world
+from geolab.distributed import Engine, mean, rank, world
+from geolab.experiments.jobs import side_by_side
 from geolab.residuals.base import require_option
+from geolab.results import sources
 from geolab.tasks import Task
-from geolab.training import Budget
+from geolab.tasks.stream import Stream
+from geolab.training import Budget, require_shares
 
 BUDGETS = ("cpu", "gpu", "paper")
 
@@ -41,9 +43,22 @@ class Comparison:
     engine: Engine = Engine()
 
     def only(self, arms: Collection[str] | None = None, seeds: Sequence[int] | None = None) -> "Comparison":
-        """Some of it. An arm keeps its search, with the seeds that the whole comparison searches with."""
+        """Some of it. An arm keeps its search, with the seeds that the whole comparison searches with.
+
+        Raises: ValueError for a seed that is there twice: a run and its copy have no spread.
+        """
+        if seeds is not None and len(set(seeds)) < len(seeds):
+            raise ValueError(f"seeds must differ, got {', '.join(map(str, seeds))}")
         chosen = {name: build for name, build in self.models.items() if arms is None or name in arms}
         return replace(self, models=chosen, seeds=self.seeds if seeds is None else seeds, search_seeds=self.search_seeds or self.seeds)
+
+    def batch(self) -> list[Tensor]:
+        """The first one: inputs and targets.
+
+        Raises: ImportError or ConnectionError for a corpus that can't be read here.
+        """
+        pairs = next(self.task.batches(self.budget.batch, 0, 0, 1)) if hasattr(self.task, "batches") else self.task.sample("train")
+        return [t[torch.arange(self.budget.batch) % len(t)] for t in pairs]
 
     def compare(self, folder: Path, device: str) -> dict:
         return compare(**{field.name: getattr(self, field.name) for field in fields(self)}, folder=folder, device=device)
@@ -72,12 +87,14 @@ class Experiment:
     arrange: Callable[[dict[str, dict], Plan, str], dict] = as_found
 
     def plan(self, budget: str, arms: Sequence[str] | None = None, seeds: Sequence[int] | None = None,
-             engine: Mapping[str, object] | None = None) -> Plan:
+             engine: Mapping[str, object] | None = None, corpus: str | None = None) -> Plan:
         """The comparisons at a budget, or of those with one of `arms` their part with these arms and seeds.
 
         Arguments:
             engine: fields of Engine, in place of the comparisons' own.
-        Raises: ValueError for a budget or an arm that the experiment doesn't have.
+            corpus: a name, or a folder of .txt files, in place of the one that is streamed.
+        Raises: ValueError for a budget or an arm that the experiment doesn't have, a seed that is there twice, or a corpus
+            where none is streamed.
         """
         require_option("budget", budget, self.plans)
         plan = self.plans[budget]()
@@ -85,6 +102,12 @@ class Experiment:
         if strange := [arm for arm in arms or () if arm not in known]:
             raise ValueError(f"arm must be one of {', '.join(map(repr, sorted(known)))}, got {', '.join(map(repr, strange))}")
         chosen = {name: comparison.only(arms, seeds) for name, comparison in plan.items()}
+        if corpus is not None:
+            if not any(isinstance(comparison.task, Stream) for comparison in chosen.values()):
+                raise ValueError(f"corpus stands in for text that is streamed, and this experiment streams none at budget {budget}, "
+                                 f"got {corpus}")
+            chosen = {name: replace(comparison, task=replace(comparison.task, corpus=corpus))
+                      if isinstance(comparison.task, Stream) else comparison for name, comparison in chosen.items()}
         return {name: replace(comparison, engine=replace(comparison.engine, **engine or {}))
                 for name, comparison in chosen.items() if comparison.models}
 
@@ -99,6 +122,7 @@ class Job:
     arm: str
     seeds: Sequence[int] | None
     engine: Mapping[str, object] | None
+    corpus: str | None
     device: str
     folder: Path
     place: str          # among all jobs, to be shown
@@ -106,7 +130,7 @@ class Job:
     def run(self) -> dict:
         if rank() == 0:
             print(f"[{self.place}] {self.experiment}, {self.part}: {self.arm}", file=sys.stderr, flush=True)
-        plan = find(self.experiment).plan(self.budget, [self.arm], self.seeds, self.engine)
+        plan = find(self.experiment).plan(self.budget, [self.arm], self.seeds, self.engine, self.corpus)
         return plan[self.part].compare(self.folder / self.part, self.device)
 
 
@@ -118,7 +142,8 @@ def find(name: str) -> Experiment:
 
 
 def run(name: str, budget: str = "cpu", *, arms: Sequence[str] | None = None, seeds: Sequence[int] | None = None,
-        device: str = "cpu", jobs: int = 1, engine: Mapping[str, object] | None = None, folder: str | Path = "runs") -> dict:
+        device: str = "cpu", jobs: int = 1, engine: Mapping[str, object] | None = None, corpus: str | None = None,
+        folder: str | Path = "runs") -> dict:
     """Train what is missing of an experiment, and give what its file holds.
 
     Arguments:
@@ -127,33 +152,60 @@ def run(name: str, budget: str = "cpu", *, arms: Sequence[str] | None = None, se
         device: "cpu" or "cuda".
         jobs: processes side by side on the device, each with an arm of its own; for models that don't fill it alone.
         engine: fields of Engine, in place of the experiment's own.
+        corpus: of the text that it streams, in place of its own: a name, or a folder of .txt files.
         folder: for checkpoints, from which the same call goes on after a kill.
     Returns: the content, not yet written: `geolab.results.record` does that.
-    Raises: ValueError for a name, budget or arm that isn't there, or jobs below 1.
+    Raises: before anything is trained, ValueError for a name, budget, arm or corpus that isn't there, seeds that repeat,
+        jobs below 1 or more than 1 under torchrun, a batch that the processes can't share, or a folder with checkpoints of
+        other code; ImportError or ConnectionError for a corpus that can't be read. FloatingPointError when an arm diverges at every rate.
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
+    if jobs > 1 and world() > 1:
+        raise ValueError(f"jobs must be 1 under torchrun, whose processes share each model, got {jobs}")
     experiment = find(name)
-    plan = experiment.plan(budget, arms, seeds, engine)
+    plan = experiment.plan(budget, arms, seeds, engine, corpus)
+    for comparison in plan.values():
+        require_shares(comparison.budget.batch, comparison.engine)
+        comparison.batch()
+    place = Path(folder) / f"{name}.{budget}.{device}"
+    _require_same_sources(place)
     pairs = [(part, arm) for part, comparison in plan.items() for arm in comparison.models]
-    work = [Job(name, budget, part, arm, seeds, engine, device, Path(folder) / f"{name}.{budget}.{device}", f"{k}/{len(pairs)}")
+    work = [Job(name, budget, part, arm, seeds, engine, corpus, device, place, f"{k}/{len(pairs)}")
             for k, (part, arm) in enumerate(pairs, start=1)]
-    results = [job.run() for job in work] if jobs == 1 else _side_by_side(work, jobs)
+    results = [job.run() for job in work] if jobs == 1 else side_by_side(work, jobs)
     found = {part: merge([result for job, result in zip(work, results) if job.part == part]) for part in plan}
-    return {"command": f"python -m geolab.run {name} --budget {budget}", "device": device, "processes": world(),
+    return {"command": _command(name, budget, device, arms, seeds, engine, corpus), "device": device, "processes": world(),
             "engine": {part: asdict(comparison.engine) for part, comparison in plan.items()},
+            "seconds_not_quoted": sum(part["seconds_not_quoted"] for part in found.values()),
             **experiment.arrange(found, plan, budget)}
 
 
-def _side_by_side(work: list[Job], jobs: int) -> list[dict]:
-    """By `jobs` processes that share the CPU's threads. An interruption reaches each of them, and each saves."""
-    threads = max(1, torch.get_num_threads() // jobs)
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), torch.set_num_threads, (threads,)) as pool:
-        futures = [pool.submit(job.run) for job in work]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in multiprocessing.active_children():
-                child.terminate()  # `fit` saves after its step
-            raise
+def _command(name: str, budget: str, device: str, arms: Sequence[str] | None, seeds: Sequence[int] | None,
+             engine: Mapping[str, object] | None, corpus: str | None) -> str:
+    """What makes the same numbers again, to be typed."""
+    words = ["python", "-m", "geolab.run", name, "--budget", budget]
+    for option, values in (("device", [device] if device != "cpu" else None), ("arm", arms), ("seeds", seeds),
+                           ("corpus", corpus and [corpus]), *(engine or {}).items()):
+        if values is True:
+            words.append(f"--{option}")
+        elif values:
+            words += [f"--{option}", *map(str, values if isinstance(values, Sequence) and not isinstance(values, str) else [values])]
+    return shlex.join(words)
+
+
+def _require_same_sources(folder: Path) -> None:
+    """Checkpoints are of the code that made them: another's would pass for a measurement of this one.
+
+    Raises: ValueError for a folder with checkpoints that the package's present sources didn't make.
+    """
+    marked, now = folder / "sources", sources()
+    if rank() == 0:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not marked.exists() and not next(folder.rglob("*.pt"), None):
+            marked.write_text(now)
+    mean(torch.zeros(()))  # nobody reads before it is written
+    found = marked.read_text() if marked.exists() else "unknown"
+    if found != now:
+        raise ValueError(f"{folder} holds checkpoints that other code made (sources {found}, now {now}): go on with that code, "
+                         "delete the folder, or give another --folder")

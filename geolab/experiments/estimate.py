@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 
 import torch
 from torch import Tensor, nn
@@ -17,20 +18,22 @@ ENOUGH = 1.0       # seconds that a timed step may take before its examples are 
 OPTIMIZER = 16     # bytes a parameter: itself, its gradient and two moments, in float32
 
 
-def estimate(name: str, budget: str, arms=None, seeds=None, device: str = "cpu") -> Iterator[str]:
+def estimate(name: str, budget: str, arms=None, seeds=None, engine=None, corpus=None, device: str = "cpu") -> Iterator[str]:
     """A table of arms, line by line: parameters, runs, steps, operations and bytes, and the time that they would take one after another.
 
     A step of as many examples as take a second is timed and scaled to the batch, which is too much where small steps mostly wait.
     Operations are PyTorch's count, which takes the gradient of a depthwise convolution for more than it is (chapter 24).
     """
-    plan = find(name).plan(budget, arms, seeds)
+    plan = find(name).plan(budget, arms, seeds, engine, corpus)
     width = max(len(arm) for comparison in plan.values() for arm in comparison.models)
     whole = 0.0
     for part, comparison in plan.items():
         yield f"{part}: {comparison.task!r}"
-        yield f"  {comparison.budget}"
+        setting = asdict(comparison.budget)
+        setting.pop("lr")
+        yield "  " + ", ".join(f"{name} {value}" for name, value in setting.items())
         yield f"  seeds {', '.join(map(str, comparison.seeds))}; rates {', '.join(f'{lr:g}' for lr in comparison.rates)}"
-        drawn, missing = _draw(comparison.task, comparison.budget.batch, device)
+        drawn, missing = _draw(comparison, device)
         if missing is not None:
             yield f"  random tokens in place of the text, at the same cost: {missing}"
         yield f"  {'arm':{width}}  parameters  runs    steps  TFLOP  memory     time"
@@ -77,14 +80,14 @@ def _seconds(step: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _draw(task: Task, batch: int, device: str) -> tuple[list[Tensor], Exception | None]:
+def _draw(comparison: Comparison, device: str) -> tuple[list[Tensor], Exception | None]:
     """A batch; of a corpus that can't be read here, tokens in its place, and why."""
     missing = None
     try:
-        pairs = next(task.batches(batch, 0, 0, 1)) if hasattr(task, "batches") else task.sample("train")
+        drawn = comparison.batch()
     except (ImportError, ConnectionError) as problem:
-        missing, pairs = problem, 2 * [torch.randint(task.vocabulary, (batch, task.context))]
-    return [t[torch.arange(batch) % len(t)].to(device) for t in pairs], missing
+        missing, drawn = problem, 2 * [torch.randint(comparison.task.vocabulary, (comparison.budget.batch, comparison.task.context))]
+    return [t.to(device) for t in drawn], missing
 
 
 def _step(model: nn.Module, task: Task, drawn: list[Tensor], examples: int) -> int:

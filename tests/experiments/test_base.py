@@ -9,6 +9,7 @@ from torch import nn
 
 from geolab.distributed import Engine
 from geolab.experiments import EXPERIMENTS, Comparison, Experiment, base, run
+from geolab.experiments.jobs import side_by_side
 from geolab.tasks import Negation
 from geolab.training import Budget
 
@@ -91,7 +92,7 @@ def test_jobs_are_processes_and_results_keep_their_order(tmp_path, monkeypatch):
         "    def run(self): raise ValueError('the loss is not finite')\n")
     monkeypatch.syspath_prepend(tmp_path)
     import jobs_of_this_test as jobs
-    found = base._side_by_side([jobs.Wait(k) for k in range(3)], 2)
+    found = side_by_side([jobs.Wait(k) for k in range(3)], 2)
     assert [k for k, _ in found] == [0, 1, 2] and len({process for _, process in found} - {os.getpid()}) == 2
     with pytest.raises(ValueError, match="the loss is not finite"):
-        base._side_by_side([jobs.Fail(0), jobs.Wait(1)], 2)
+        side_by_side([jobs.Fail(0), jobs.Wait(1)], 2)
