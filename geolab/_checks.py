@@ -1,7 +1,32 @@
 """Refuse bad input by name, before it becomes a wrong number."""
 
+import math
+from numbers import Integral, Real
+
 import torch
 from torch import Tensor
+
+
+def require_count(name: str, value: int, at_least: int = 1) -> None:
+    """Raise ValueError unless `value` is a whole number, at least `at_least`; True and False are none."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ValueError(f"{name} must be a whole number, got {value!r}")
+    if value < at_least:
+        raise ValueError(f"{name} must be at least {at_least}, got {value}")
+
+
+def require_number(name: str, value: float, low: float = -math.inf, high: float = math.inf, strict: bool = False) -> None:
+    """Raise ValueError unless `value` is a finite real number from `low` to `high`, and neither of them where `strict`."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
+    if not (low < value < high if strict else low <= value <= high):
+        if math.isinf(high):
+            wanted = "be positive" if strict and low == 0 else f"be {'above' if strict else 'at least'} {low}"
+        elif math.isinf(low):
+            wanted = f"be {'below' if strict else 'at most'} {high}"
+        else:
+            wanted = f"lie strictly between {low} and {high}" if strict else f"be from {low} to {high}"
+        raise ValueError(f"{name} must {wanted}, got {value}")
 
 
 def require_unit(direction: Tensor, name: str = "direction") -> None:

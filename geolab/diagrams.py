@@ -1,4 +1,4 @@
-"""One block diagram a residual, all by the same rules: `diagram("mhc")` draws it, `describe("mhc")` says it in words.
+"""Block diagrams of residuals, all by the same rules: `diagram("mhc")` draws one, `describe("mhc")` says it in words.
 
 The state runs from left to right, a line a stream. The box on it is the operator: what the state is multiplied by. Dots
 are where the sublayer F reads, ⊕ where its output is added, and the labels under both say with which weights. Dashed
@@ -126,9 +126,9 @@ def describe(name: str) -> str:
 
 
 def diagram(name: str) -> Figure:
-    """The block diagram of a residual, with its equation; `name` is a key of BLOCKS.
+    """The block diagram of a residual, with its equation; `name` is a key of BLOCKS. A residual needs none.
 
-    Raises: ValueError for an unknown name.
+    Raises: ValueError for a name without a diagram.
     """
     block = _block(name)
     bottom = LANE - PITCH * len(block.sources) - 0.6 if block.sources else STREAM - 1.5
@@ -154,7 +154,7 @@ def diagram(name: str) -> Figure:
 
 def _block(name: str) -> Block:
     if name not in BLOCKS:
-        raise ValueError(f"no diagram of {name!r}; known: {', '.join(BLOCKS)}")
+        raise ValueError(f"no diagram of {name!r}; BLOCKS has {', '.join(BLOCKS)}")
     return BLOCKS[name]
 
 

@@ -1,7 +1,12 @@
+import math
+import re
+
+import numpy as np
 import pytest
 import torch
 
-from geolab._checks import require_square, require_unit, require_width
+from geolab._checks import require_count, require_number, require_square, require_unit, require_width
+from geolab.operators import blend, cayley_iterated, householder_matrix
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -49,3 +54,57 @@ def test_square():
         require_square("m", torch.zeros(2, 3, 3), 4)
     with pytest.raises(ValueError, match=r"got shape \(3,\)$"):
         require_square("m", torch.zeros(3))
+
+
+# ---------------------------------------------------------------- numbers
+
+@pytest.mark.parametrize("value, least", [(1, 1), (0, 0), (-3, -3), (10**30, 1), (np.int64(2), 2)])
+def test_whole_numbers_pass(value, least):
+    require_count("steps", value, least)
+
+
+@pytest.mark.parametrize("value, message", [
+    (0, "steps must be at least 1, got 0"), (-2, "steps must be at least 1, got -2"),
+    (2.0, r"steps must be a whole number, got 2\.0"), (True, "steps must be a whole number, got True"),
+    ("4", "steps must be a whole number, got '4'"), (None, "steps must be a whole number, got None"),
+    (math.nan, "steps must be a whole number, got nan")])
+def test_a_count_is_a_whole_number_and_large_enough(value, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        require_count("steps", value)
+
+
+@pytest.mark.parametrize("value, range", [
+    (0, {}), (-1e300, {}), (0, {"low": 0}), (2, {"low": 0, "high": 2}), (np.float32(0.5), {}),
+    (1e-300, {"low": 0, "strict": True}), (-1, {"high": 0, "strict": True})])
+def test_numbers_in_range_pass(value, range):
+    require_number("noise", value, **range)
+
+
+@pytest.mark.parametrize("value, range, wanted", [
+    (math.nan, {}, "be a finite number"), (math.inf, {"low": 0}, "be a finite number"), (True, {}, "be a finite number"),
+    ("1", {}, "be a finite number"), (1j, {}, "be a finite number"), (torch.tensor(1.0), {}, "be a finite number"),
+    (-1, {"low": 0}, "be at least 0"), (0, {"low": 0, "strict": True}, "be positive"),
+    (1, {"low": 1, "strict": True}, "be above 1"), (3, {"high": 2}, "be at most 2"), (2, {"high": 2, "strict": True}, "be below 2"),
+    (1.5, {"low": 0, "high": 1}, "be from 0 to 1"), (-1, {"low": 0, "high": 1}, "be from 0 to 1"),
+    (1, {"low": 0, "high": 1, "strict": True}, "lie strictly between 0 and 1")])
+def test_a_number_is_finite_and_in_its_range(value, range, wanted):
+    with pytest.raises(ValueError, match=f"^noise must {wanted}, got {re.escape(repr(value))}$"):
+        require_number("noise", value, **range)
+
+
+# ---------------------------------------------------------------- where operators ask for them
+
+@pytest.mark.parametrize("gate, message", [
+    (1.5, r"gate must be from 0 to 1, got 1\.5"), (-0.1, r"gate must be from 0 to 1, got -0\.1"),
+    (math.nan, "gate must be a finite number, got nan")])
+def test_a_gate_is_from_0_to_1(gate, message):
+    q, h = torch.eye(3), householder_matrix(torch.tensor([1.0, 0.0, 0.0]))
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        blend(q, h, gate)
+
+
+def test_a_number_of_steps_may_be_0_and_no_less():
+    w = torch.tensor([[0.0, 1.0], [-1.0, 0.0]])
+    assert torch.equal(cayley_iterated(w, steps=0, start="identity"), torch.eye(2))
+    with pytest.raises(ValueError, match="^steps must be at least 0, got -1$"):
+        cayley_iterated(w, steps=-1)

@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from geolab.experiments.base import Comparison, Experiment, Plan
+from geolab.experiments.watch import on_the_way, watch
 from geolab.models import TokenModel, Transformer, TransformerConfig
-from geolab.models.inspect import operators_by_layer
+from geolab.models.backbone import Layer
 from geolab.probes import composite_gain
 from geolab.tasks import Copy
 from geolab.training import Budget
@@ -20,50 +21,31 @@ STREAMS = 4
 MODELS = {"hyper": ("hyper", {}), "hyper, static": ("hyper", {"dynamic": False}), "additive": ("additive", {}), "mhc": ("mhc", {})}
 
 
-class Watched(nn.Module):
-    """A model that notes its composite gain before each evaluation: in buffers, which a checkpoint keeps.
-
-    Arguments:
-        inputs: at which the gain is taken.
-        evaluations: how many there will be.
-    """
-
-    def __init__(self, model: TokenModel, inputs: Tensor, evaluations: int):
-        super().__init__()
-        self.model = model
-        self.register_buffer("inputs", inputs)
-        self.register_buffer("gain", torch.ones(3, evaluations))  # 1: what the additive one has
-        self.register_buffer("evaluations", torch.tensor(0))
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self.model(tokens)
-
-    def train(self, mode: bool = True) -> "Watched":
-        if self.training and not mode:
-            self.note()
-        return super().train(mode)
-
-    def note(self) -> None:
-        layers = operators_by_layer(self.model, self.inputs)
-        if layers[0]:
-            mixes = torch.stack([layer.mix for layer in layers])
-            whole, singles = composite_gain(mixes), [composite_gain(mix[None]).forward[0] for mix in mixes]
-            self.gain[:, self.evaluations] = torch.stack([whole.forward[0], whole.backward[0], torch.stack(singles).amax()])
-        self.evaluations += 1
+def mix(layer: Layer, state: Tensor) -> Tensor:
+    """H of a layer; of the additive one, the number 1."""
+    operator = layer.residual.observe(state, layer.sublayer)
+    return operator.mix if operator else state.new_ones(1, 1)
 
 
-def gain(model: Watched) -> dict:
-    """At each evaluation: of all sublayers forward and backward, and the largest of a single sublayer forward."""
-    return {name: [float(f"{g:.4g}") for g in row] for name, row in zip(("forward", "backward", "single"), model.gain.tolist())}
+def gains(model: TokenModel, tokens: Tensor) -> Tensor:
+    """Of all sublayers forward and backward, and the largest of a single sublayer forward."""
+    mixes = torch.stack(on_the_way(model, model.trunk.layers, tokens, mix))
+    whole, singles = composite_gain(mixes), [composite_gain(mix[None]).forward[0] for mix in mixes]
+    return torch.stack([whole.forward[0], whole.backward[0], torch.stack(singles).amax()]).float()
 
 
-def build(width: int, task: Copy, budget: Budget, name: str, blocks: int) -> Watched:
+def gain(model: TokenModel) -> dict:
+    """`gains` at each evaluation."""
+    return {name: [float(f"{g:.4g}") for g in row] for name, row in zip(("forward", "backward", "single"), model.seen.T.tolist())}
+
+
+def build(width: int, task: Copy, budget: Budget, name: str, blocks: int) -> TokenModel:
     residual, options = MODELS[name]
     config = TransformerConfig.ddl(width=width, layers=blocks, heads=4)
     if residual == "hyper":  # as the paper starts each sublayer's last matrix
         config = replace(config, output_std=config.output_std * STREAMS**0.5)
     model = TokenModel(Transformer(config, residual, **options), task.vocabulary)
-    return Watched(model, task.sample("validation").inputs[:16], math.ceil(budget.steps / budget.evaluate_every))
+    return watch(model, gains, task, math.ceil(budget.steps / budget.evaluate_every), 3, examples=16)
 
 
 def by_rate(depths: Mapping[float, Mapping[str, tuple[int, ...]]], width: int, task: Copy, budget: Budget) -> Plan:

@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from geolab.experiments.base import Comparison, Experiment, Plan
+from geolab.experiments.watch import on_the_way, watch
 from geolab.models import TokenModel, Transformer, TransformerConfig
-from geolab.models.inspect import operators_by_layer
+from geolab.models.backbone import Layer
 from geolab.papers.configurations import MGT_PROTOCOLS, MGT_VARIANTS
 from geolab.probes import effective_rank, states, statistics_by_layer
 from geolab.results import interval
@@ -46,27 +47,17 @@ def build(config: TransformerConfig, vocabulary: int, options: dict) -> TokenMod
     return TokenModel(Transformer(config, "mgt", **options), vocabulary)
 
 
-class Watched(TokenModel):
-    """Keeps β's mean, deviation and share below the threshold, and α, by sublayer at each evaluation; a checkpoint holds them."""
-
-    def __init__(self, trunk: Transformer, vocabulary: int, evaluations: int, threshold: float):
-        super().__init__(trunk, vocabulary)
-        self.threshold = threshold
-        self.register_buffer("seen", torch.zeros(evaluations, len(trunk.layers), 4, dtype=torch.double))
-        self.register_buffer("count", torch.tensor(0))
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        if not self.training and self.count < len(self.seen):
-            layers = operators_by_layer(self.trunk, self.embedding(tokens[:64]))
-            beta = statistics_by_layer([layer.beta for layer in layers], self.threshold)
-            alpha = torch.stack([layer.residual.alpha.double() for layer in self.trunk.layers])
-            self.seen[self.count] = torch.stack([beta.mean, beta.std, beta.below, alpha], dim=-1)
-            self.count += 1
-        return super().forward(tokens)
+def watched(config: TransformerConfig, task: Task, evaluations: int, threshold: float, options: dict) -> TokenModel:
+    """Keeps β's mean, deviation and share below the threshold, and α, by sublayer at each evaluation."""
+    model = build(config, task.vocabulary, options)
+    return watch(model, partial(rates, threshold), task, evaluations, len(model.trunk.layers), 4, examples=64)
 
 
-def watched(config: TransformerConfig, vocabulary: int, evaluations: int, threshold: float, options: dict) -> Watched:
-    return Watched(Transformer(config, "mgt", **options), vocabulary, evaluations, threshold)
+def rates(threshold: float, model: TokenModel, tokens: Tensor) -> Tensor:
+    def of(layer: Layer, state: Tensor) -> Tensor:
+        beta = statistics_by_layer([layer.residual.coefficients(state).beta], threshold)
+        return torch.cat([beta.mean, beta.std, beta.below, layer.residual.alpha.double()])
+    return torch.stack(on_the_way(model, model.trunk.layers, tokens, of))
 
 
 def ablation(task: Task, config: TransformerConfig) -> Arms:
@@ -85,8 +76,8 @@ def deep(task: Task, config: TransformerConfig, budget: Budget) -> Arms:
     signed = {"beta_offset": 0.0, "beta_init": 0.0, **MGT}
     evaluations = math.ceil(budget.steps / budget.evaluate_every)
     return {name: partial(build, its, task.vocabulary, STANDARD) for name, its in standard.items()} | {
-        "MGT (Full)": partial(watched, config, task.vocabulary, evaluations, 1.0, MGT),
-        "MGT, β in (−1, 1)": partial(watched, config, task.vocabulary, evaluations, 0.0, signed)}
+        "MGT (Full)": partial(watched, config, task, evaluations, 1.0, MGT),
+        "MGT, β in (−1, 1)": partial(watched, config, task, evaluations, 0.0, signed)}
 
 
 def fixed_size(task: Task, parameters: float, layers: int, heads: int, max_length: int) -> Arms:
@@ -129,7 +120,7 @@ def ranks(task: Task, windows: int, model: TokenModel) -> dict:
 
 def profile(task: Task, windows: int, model: TokenModel) -> dict:
     found = {"rank": ranks(task, windows, model)}
-    if isinstance(model, Watched):
+    if hasattr(model, "seen"):
         found["beta mean, std, share below, alpha"] = model.seen.mul(1e4).round().div(1e4).tolist()
     return found
 

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.experiments.base import Comparison, Experiment, Plan
+from geolab.experiments.watch import watch
 from geolab.models import AdditiveReflector, DeltaReflector, HybridReflector, JPmHCReflector, MHCReflector
 from geolab.papers.measured import over_seeds
 from geolab.tasks import Negation
@@ -67,23 +68,13 @@ def build(model: Callable[[int], nn.Module], task: Negation) -> nn.Module:
     """At the largest size, models with β or γ note their path."""
     built = model(task.dim)
     if task.train == max(SIZES) and isinstance(built, DeltaReflector | HybridReflector):
-        follow(built, task.sample("validation").inputs)
+        return watch(built, path, task, 1 + PUBLISHED.steps // PUBLISHED.evaluate_every, 2, start=True)
     return built
 
 
-@torch.no_grad()
-def follow(model: nn.Module, inputs: Tensor) -> None:
-    """Note the mean cosine with −x and the mean of γ or β, now and at each evaluation, in buffers: a checkpoint has them."""
-    model.register_buffer("path", torch.full((1 + PUBLISHED.steps // PUBLISHED.evaluate_every, 2), torch.nan))
-    model.register_buffer("noted", torch.tensor(0))
-
-    def note(model, inputs, prediction):
-        if not model.training and model.noted < len(model.path):
-            model.path[model.noted] = torch.stack([F.cosine_similarity(prediction, -inputs[0], dim=-1).mean(),
-                                                   model.coefficients(*inputs)[-1].mean()])
-            model.noted += 1
-    model.register_forward_hook(note)
-    model.eval()(inputs)
+def path(model: nn.Module, inputs: Tensor) -> Tensor:
+    """The mean cosine with −x, and the mean of γ or β."""
+    return torch.stack([F.cosine_similarity(model.forward(inputs), -inputs, dim=-1).mean(), model.coefficients(inputs)[-1].mean()])
 
 
 def alignment(prediction: Tensor, target: Tensor) -> float:
@@ -106,8 +97,8 @@ def measure(task: Negation, model: nn.Module) -> dict:
                   "angle_degrees": round(cosine.clamp(-1, 1).acos().rad2deg().mean().item(), 1),
                   "alignment_of_q": alignment((q @ x[..., None])[..., 0], target),
                   "alignment_of_h": alignment(x - 2 * (k * x).sum(-1, keepdim=True) * k, target)}
-    if hasattr(model, "path"):
-        found["alignment_and_coefficient"] = [[round(number, 4) for number in pair] for pair in model.path.tolist()]
+    if hasattr(model, "seen"):
+        found["alignment_and_coefficient"] = [[round(number, 4) for number in pair] for pair in model.seen.tolist()]
     return found
 
 

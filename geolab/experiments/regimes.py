@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from geolab.experiments.base import Comparison, Experiment, Plan
+from geolab.experiments.watch import on_the_way, watch
 from geolab.models import REGIMES, RegimeModel
 from geolab.probes import linear_readout
 from geolab.tasks import RandomTokens, Words
@@ -44,47 +45,29 @@ class Hinted(RegimeModel):
         return F.pad(expected[:, :-1], (0, 0, 1, 0)) if self.regime.geometry == "last hint" else expected
 
 
-class Watched(Hinted):
-    """Keeps what can be read of the next token at the start and at each evaluation; a checkpoint holds it. Columns: COLUMNS.
-
-    The share of next tokens that the output names, that a linear map reads in the next position's hint at the first block, and in
-    the last state; deviation of that hint; its weight on its own token; root mean square of the convolutions' taps at t + 1.
-    """
-
-    def __init__(self, name: str, task: RandomTokens, evaluations: int, **changes):
-        super().__init__(name, task.vocabulary, task.length, **changes)
-        self.task = task
-        self.register_buffer("seen", torch.zeros(evaluations + 1, len(COLUMNS), dtype=torch.double))
-        self.register_buffer("count", torch.tensor(0))
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        if self.training and self.count == 0:  # the weights are still those of the start
-            self.watch(self.task.sample("validation").inputs.to(tokens.device))
-        return super().forward(tokens) if self.training else self.watch(tokens)
-
-    @torch.no_grad()
-    def watch(self, tokens: Tensor) -> Tensor:
-        read = {}
-        hook = self.output.register_forward_pre_hook(lambda _, inputs: read.update(last=inputs[0]))
-        logits = super().forward(tokens)
-        hook.remove()
-        if self.count < len(self.seen):
-            following, h = tokens[:, 1:].flatten(), self.embedding(tokens) + self.position.weight[:tokens.shape[1]]
-            hint, state = self.hint(h)[:, 1:].flatten(0, 1), read["last"][:, :-1].flatten(0, 1)
-            own = self.output(h).softmax(-1).gather(-1, tokens[..., None])
-            taps = [block.steps["C"].f.conv.conv.weight[:, 0, 2] for block in self.blocks if "C" in block.steps]
-            self.seen[self.count] = torch.stack([
-                (logits[:, :-1].argmax(-1).flatten() == following).double().mean(), linear_readout(hint, following),
-                linear_readout(state, following), (hint - hint.mean(0)).square().mean().sqrt().double(), own.double().mean(),
-                torch.cat(taps).square().mean().sqrt().double() if taps else self.seen.new_zeros(())])
-            self.count += 1
-        return logits
-
-
 COLUMNS = ("output right", "read in hint", "read in last state", "hint deviation", "own weight", "tap at t + 1")
 
 
-def profile(model: Watched) -> dict:
+def watched(name: str, task: RandomTokens, evaluations: int, **changes) -> Hinted:
+    """Keeps what can be read of the next token at the start and at each evaluation. Columns: COLUMNS."""
+    return watch(Hinted(name, task.vocabulary, task.length, **changes), readings, task, evaluations + 1, len(COLUMNS), start=True)
+
+
+def readings(model: Hinted, tokens: Tensor) -> Tensor:
+    """The share of next tokens that the output names, that a linear map reads in the next position's hint at the first block, and in
+    the last state; deviation of that hint; its weight on its own token; root mean square of the convolutions' taps at t + 1."""
+    *_, last = on_the_way(model, [model.output], tokens, lambda _, state: state)  # hints go through the output before
+    following, h = tokens[:, 1:].flatten(), model.embedding(tokens) + model.position.weight[:tokens.shape[1]]
+    hint, state = model.hint(h)[:, 1:].flatten(0, 1), last[:, :-1].flatten(0, 1)
+    own = model.output(h).softmax(-1).gather(-1, tokens[..., None])
+    taps = [block.steps["C"].f.conv.conv.weight[:, 0, 2] for block in model.blocks if "C" in block.steps]
+    return torch.stack([
+        (model.output(last)[:, :-1].argmax(-1).flatten() == following).double().mean(), linear_readout(hint, following),
+        linear_readout(state, following), (hint - hint.mean(0)).square().mean().sqrt().double(), own.double().mean(),
+        torch.cat(taps).square().mean().sqrt().double() if taps else model.seen.new_zeros(())])
+
+
+def profile(model: Hinted) -> dict:
     return {name: [float(f"{x:.4g}") for x in column] for name, column in zip(COLUMNS, model.seen.T.tolist())}
 
 
@@ -97,7 +80,7 @@ def constant(steps: int, batch: int = 32) -> Budget:
 
 def watching(models: dict[str, tuple[str, dict]], steps: int, task: RandomTokens = RANDOM) -> Comparison:
     """`models`: what to call it -> its name in the zoo and its changes."""
-    arms = {shown: partial(Watched, name, task, steps // EVERY, **changes) for shown, (name, changes) in models.items()}
+    arms = {shown: partial(watched, name, task, steps // EVERY, **changes) for shown, (name, changes) in models.items()}
     return Comparison(arms, task, constant(steps), rates=(1e-3,), measure=profile)
 
 

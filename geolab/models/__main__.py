@@ -14,7 +14,7 @@ from geolab.probes import future_influence
 from geolab.residuals import REGISTRY
 
 ABOUT = """
-One row a registered residual, all in the same Transformer. The columns:
+One row a registered residual with its defaults, all in the same Transformer. The columns:
 
   parameters   of the whole network, without an embedding
   state        numbers that the network carries from sublayer to sublayer, for each token
@@ -30,7 +30,29 @@ The last row is the plain network composed of PyTorch's own modules, nn.Transfor
 
   python -m geolab.models --layers 2 --batch 8    a first look, in seconds
   python -m geolab.models --table5 --repeats 3    the models of E-MHC-Geo's table 5 and its stream variant, over its GPT
+  python -m geolab.models --variants              what options make of a residual, published leaks among it, over the additive
 """
+
+VARIANTS: dict[str, tuple[str, dict]] = {  # row -> residual and options
+    "delta-v": ("delta", {"map": "v"}),
+    "delta-matrix-cc": ("delta-matrix", {"compress": "channel-conv"}),
+    "delta-matrix-ec": ("delta-matrix", {"expand": "conv"}),
+    "delta-matrix-cc-ec": ("delta-matrix", {"compress": "channel-conv", "expand": "conv"}),
+    "hyper-static": ("hyper", {"dynamic": False}),
+    "jpmhc-exact": ("jpmhc", {"retraction": "exact"}),
+    "mgt-gate": ("mgt", {"erase": False}),
+    "mgt-erase": ("mgt", {"gate": False}),
+    "emhc-hybrid-hard": ("emhc-hybrid", {"gate": "hard"}),
+    "emhc-stream-hard": ("emhc-stream", {"gate": "hard"}),
+} | {f"{name}-sequence": (name, {"pool": "sequence"}) for name in (
+    "emhc-cayley", "emhc-hybrid", "emhc-geodesic", "emhc-exact", "emhc-stream", "benchmark-delta")}
+
+SHORTCUTS = {  # of the rows whose options change it from what the class says
+    "jpmhc-exact": "on the unit circle, −1 left out",
+    "mgt-gate": "1",
+    "emhc-hybrid-hard": "on the unit circle",
+    "emhc-stream-hard": "on the unit circle",
+}
 
 
 class PlainTorch(nn.Module):
@@ -112,7 +134,8 @@ def table(rows: dict[str, tuple[TransformerConfig, str, dict]], batch: int, leng
     models = [makers[name](config) for name, (config, _, _) in rows.items()]
     plain = next(iter(rows.values()))[0]
     times = step_times([*models, PlainTorch(plain)], torch.randn(batch, length, plain.width), repeats)
-    lines = [f"{'residual':<16} {'parameters':>10} {'state':>6} {'causal':>7} {'step':>6} {'floor':>6}  shortcut"]
+    wide = max(16, *map(len, rows))  # of the first column
+    lines = [f"{'residual':<{wide}} {'parameters':>10} {'state':>6} {'causal':>7} {'step':>6} {'floor':>6}  shortcut"]
     for name, model, seconds in zip(rows, models, times):
         (config, residual, _), state = rows[name], state_size(model)
         floor = ""
@@ -120,15 +143,16 @@ def table(rows: dict[str, tuple[TransformerConfig, str, dict]], batch: int, leng
             additive = times[0] * config.layers / plain.layers
             floor = step_floor(state // config.width, additive, 2 * config.layers, batch * length, config.width,
                                copy_bandwidth(batch * length * state)) / times[0]
-        lines.append(_line(name, model, state, is_causal(makers[name]), seconds / times[0], floor, REGISTRY[residual].spectrum))
-    lines.append(_line("(torch's own)", PlainTorch(plain), plain.width, is_causal(PlainTorch), times[-1] / times[0], "", "1"))
+        shortcut = SHORTCUTS.get(name, REGISTRY[residual].spectrum)
+        lines.append(_line(name.ljust(wide), model, state, is_causal(makers[name]), seconds / times[0], floor, shortcut))
+    lines.append(_line("(torch's own)".ljust(wide), PlainTorch(plain), plain.width, is_causal(PlainTorch), times[-1] / times[0], "", "1"))
     return "\n".join(lines)
 
 
 def _line(name: str, model: nn.Module, state: int, causal: bool, ratio: float, floor: float | str, shortcut: str) -> str:
     parameters = sum(p.numel() for p in model.parameters())
     floor = f"{floor:.2f}" if floor else ""
-    return f"{name:<16} {parameters:>10,} {state:>6} {'yes' if causal else 'no':>7} {ratio:>6.2f} {floor:>6}  {shortcut}"
+    return f"{name} {parameters:>10,} {state:>6} {'yes' if causal else 'no':>7} {ratio:>6.2f} {floor:>6}  {shortcut}"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -139,7 +163,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, help="sequences a step (default 16; 64 with --table5)")
     parser.add_argument("--length", type=int, default=127, help="positions a sequence (default %(default)s)")
     parser.add_argument("--repeats", type=int, default=5, help="rounds, the fastest counts (default %(default)s)")
-    parser.add_argument("--table5", action="store_true", help="the models of E-MHC-Geo's table 5, in place of the registry")
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument("--table5", action="store_true", help="the models of E-MHC-Geo's table 5, in place of the registry")
+    other.add_argument("--variants", action="store_true", help="residuals with options other than their defaults, in place of the registry")
     given = parser.parse_args(arguments)
     for name in ("batch", "length", "repeats"):
         if (number := getattr(given, name)) is not None and number < 1:
@@ -153,7 +179,8 @@ def main(arguments: list[str] | None = None) -> None:
             config = TransformerConfig.benchmark(given.width, given.layers, max_length=max(8, given.length))
         except ValueError as error:
             parser.error(str(error))
-        rows = {name: (config, name, {}) for name in REGISTRY}
+        chosen = {"additive": ("additive", {})} | VARIANTS if given.variants else {name: (name, {}) for name in REGISTRY}
+        rows = {name: (config, *which) for name, which in chosen.items()}
     print(table(rows, given.batch or (64 if given.table5 else 16), given.length, given.repeats))
 
 

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from geolab._checks import require_count
 from geolab.residuals import Residual, add_penalty, make_residual
 
 
@@ -41,8 +42,7 @@ class TransformerConfig:
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {getattr(self, name)!r}")
         for name in ("width", "layers", "heads", "hidden", "max_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            require_count(name, getattr(self, name))
         if self.width % self.heads:
             raise ValueError(f"width must be divisible by heads, got width {self.width} and heads {self.heads}")
         if self.positions == "rope" and self.width // self.heads % 2:
@@ -160,8 +160,9 @@ class Transformer(nn.Module):
     Arguments:
         config: the backbone.
         residual: a name in `geolab.residuals.REGISTRY` or a Residual class; options go to its constructor.
-    Raises: ValueError for an unknown residual, norm_at="post" around a state that isn't one of streams, a sequence
-        longer than config.max_length, or an input of another width than config.width.
+    Raises: ValueError for an unknown residual, a max_length below the reach of its convolutions, norm_at="post" around a state
+        that isn't one of streams, a sequence longer than config.max_length, or an input without batch, positions or config.width
+        features.
     """
 
     def __init__(self, config: TransformerConfig, residual: str | type[Residual] = "additive", **options):
@@ -171,6 +172,10 @@ class Transformer(nn.Module):
         self.layers = nn.ModuleList(
             Layer(config, mix, make_residual(residual, config.width, index=index, count=len(mixers), **options))
             for index, mix in enumerate(mixers))
+        reach = max(layer.residual.reach for layer in self.layers)
+        if config.max_length < reach:
+            raise ValueError(f"max_length must be at least {reach}, the positions that a convolution of {residual!r} reads, "
+                             f"got {config.max_length}")
         if config.norm_at == "post":
             self._require_streams(residual)
         self.norm = make_norm(config) if config.norm_at == "pre" else nn.Identity()
@@ -189,7 +194,9 @@ class Transformer(nn.Module):
                              f"has shape {tuple(shape)}; use norm_at='pre'")
 
     def forward(self, x: Tensor) -> Tensor:
-        T, D = x.shape[-2:]
+        if x.ndim != 3 or not x.shape[1]:
+            raise ValueError(f"input must be (batch, positions, width), with at least 1 position, got shape {tuple(x.shape)}")
+        T, D = x.shape[1:]
         if D != self.config.width:
             raise ValueError(f"input must have width {self.config.width}, got shape {tuple(x.shape)}")
         if T > self.config.max_length:
@@ -207,6 +214,7 @@ class ContinuousModel(nn.Module):
 
     def __init__(self, trunk: Transformer, dim: int):
         super().__init__()
+        require_count("dim", dim)
         self.trunk = trunk
         self.read = nn.Linear(dim, trunk.config.width)
         self.write = nn.Linear(trunk.config.width, dim)
@@ -223,6 +231,7 @@ class TokenModel(nn.Module):
 
     def __init__(self, trunk: Transformer, vocabulary: int):
         super().__init__()
+        require_count("vocabulary", vocabulary)
         self.trunk = trunk
         self.embedding = nn.Embedding(vocabulary, trunk.config.width)
         nn.init.normal_(self.embedding.weight, std=0.02)
@@ -242,6 +251,8 @@ class PointModel(nn.Module):
     def __init__(self, trunk: nn.Module, inputs: int, outputs: int, reads: tuple = (),
                  penalty: Callable[[nn.Module, Tensor, Tensor], Tensor] | None = None):
         super().__init__()
+        require_count("inputs", inputs)
+        require_count("outputs", outputs)
         self.trunk, self.reads, self.penalty = trunk, reads, penalty
         self.read = nn.Linear(inputs, trunk.config.width)
         self.write = nn.Linear(trunk.config.width, outputs)

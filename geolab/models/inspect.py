@@ -29,14 +29,18 @@ def operators_by_layer(model: nn.Module, x: Tensor) -> list[NamedTuple]:
 
 
 def shortcut_matrix(operator: NamedTuple) -> Tensor:
-    """The matrix that a token's shortcut is multiplied by, its coefficients held: `mix`, or I − β k kᵀ.
+    """The matrix M that the shortcut multiplies a token's state by, its coefficients held.
 
     Arguments:
-        operator: an entry of `operators_by_layer` with the fields `mix`, or `direction` and `beta`.
-    Returns: (B, T, m, m). m is n for streams, whose features all meet the same matrix, and D for the delta operators,
-        whose value channels do.
+        operator: an entry of `operators_by_layer`. M is its property `shortcut`, or else its field `mix`, or I − β k kᵀ of its
+            fields `direction` and `beta`.
+    Returns: (B, T, m, m), B and T 1 where one M serves all. A token's state, flattened, is multiplied by M ⊗ I. m is n for n
+        streams, whose features all meet the same matrix; D for the delta operators, whose value channels do, and for MGT's
+        diagonal; and 1 for a residual that leaves the state as it is.
     Raises: ValueError for another operator.
     """
+    if hasattr(operator, "shortcut"):
+        return operator.shortcut
     fields = getattr(operator, "_fields", ())
     if "mix" in fields:
         return operator.mix
@@ -44,4 +48,4 @@ def shortcut_matrix(operator: NamedTuple) -> Tensor:
         k = operator.direction
         identity = torch.eye(k.shape[-1]).to(k).expand(*k.shape, -1)
         return delta_shortcut(identity, k, operator.beta)
-    raise ValueError(f"operator must have the field mix, or direction and beta, got {', '.join(fields) or 'none'}")
+    raise ValueError(f"operator must have a shortcut, or the field mix, or direction and beta, got {', '.join(fields) or 'none'}")

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from geolab._checks import require_pairs, require_square
+from geolab._checks import require_count, require_pairs, require_square
 from geolab.operators._quaternions import cayley_of_plane, cayley_of_skew
 from geolab.operators.dispatch import with_kernel
 from geolab.operators.precision import full_precision
@@ -76,9 +76,10 @@ def cayley_iterated(w: Tensor, steps: int = 2, alpha: float = 0.1, start: str = 
         w: (..., n, n), skew-symmetric.
         start: Y₀ = I + αW ("shifted", the paper) or I ("identity", the benchmark's diagnostic, one step behind).
     Returns: (..., n, n).
-    Raises: ValueError when w isn't square, or for another start.
+    Raises: ValueError when w isn't square, for another start, or for a number of steps below 0.
     """
     require_square("w", w)
+    require_count("steps", steps, at_least=0)
     if start not in STARTS:
         raise ValueError(f"start must be one of 'shifted', 'identity', got {start!r}")
     identity, k = torch.eye(w.shape[-1], dtype=w.dtype, device=w.device), alpha / 2 * w

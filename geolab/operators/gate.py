@@ -10,6 +10,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from geolab._checks import require_number
 from geolab.operators.cayley import cayley_rank2
 from geolab.operators.dispatch import with_kernel
 from geolab.operators.outer import outer, spread
@@ -25,7 +26,10 @@ def blend(q: Tensor, h: Tensor, gate: Tensor | float) -> Tensor:
         q, h: (..., n, n).
         gate: γ in [0, 1], (...) or a number.
     Returns: (..., n, n).
+    Raises: ValueError for a number outside [0, 1]; a tensor is not looked at, which would wait for its device.
     """
+    if not isinstance(gate, Tensor):
+        require_number("gate", gate, low=0, high=1)
     return torch.lerp(h, q, gate[..., None, None] if isinstance(gate, Tensor) else gate)
 
 

@@ -55,7 +55,8 @@ EMHC = {
                         remark="The source's input and output maps, positions and last norm are 512 wide, ours 128."),
     "emhc-hybrid": _emhc(6, "emhc-hybrid", 1.788e6, pool="sequence", hidden_ratio=1, maps="published", start="published",
                          gate_bias=0.0, penalty=0.1,
-                         remark="One generator of 128 hidden features stands for the source's nets of 32 for u, v, β and k."),
+                         remark="One generator of 128 hidden features stands for the source's nets of 32 for u, v, β and k. It gives "
+                                "the gate too, where the source's is linear in the pooled state: that is gate_head='linear'."),
 }
 
 EMHC_STREAM = Configuration(
@@ -82,14 +83,17 @@ DDL_CONTROLS = {  # the controls of d_v = 4 that the paper lacks
     "overwrite": {"beta_fixed": 1.0},
 }
 DDL_SIZES = {"small": (768, 12, 6, 124e6), "medium": (1024, 24, 8, 353e6)}  # width, layers, heads, parameters
+DDL_REMARKS = {
+    "delta": "The norm that β reads through has eps 1e-5 in the source, here the dtype's own; norm_eps=1e-5 is the source's.",
+    "delta-matrix": "The source shares one compressor between the two sublayers of a block.",
+}
 DDL_TRAINING = {  # the end of the cosine isn't stated
     "steps": 100_000, "batch": 480, "length": 1024, "lr": 1e-3, "warmup": 2000, "weight_decay": 0.1, "clip": 1.0,
 }
 
 DDL = {f"ddl-{size}-{name}": Configuration(
     "DDL", "table 4", TransformerConfig.ddl(width=width, layers=layers, heads=heads, max_length=1024), residual, options,
-    parameters, vocabulary=50304, remark="The source shares one compressor between the two sublayers of a block."
-    if residual == "delta-matrix" else "")
+    parameters, vocabulary=50304, remark=DDL_REMARKS.get(residual, ""))
     for size, (width, layers, heads, parameters) in DDL_SIZES.items() for name, (residual, options) in DDL_VARIANTS.items()}
 
 CONFIGURATIONS: dict[str, Configuration] = EMHC | DDL

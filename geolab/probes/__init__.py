@@ -5,7 +5,7 @@ from geolab.probes.commutator import (Factors, asymmetry, commutator, commutator
                                       linear_commutator, order_sensitivity, pairwise)
 from geolab.probes.depth import gradient_norms, states
 from geolab.probes.gluing import cech_residual, dirichlet_energy
-from geolab.probes.norms import norm_by_depth, norm_drift
+from geolab.probes.norms import norm_by_depth, norm_by_position, norm_drift, roll_out
 from geolab.probes.rank import effective_rank
 from geolab.probes.readout import linear_readout
 from geolab.probes.spectrum import Spectrum, jacobian, spectrum
@@ -15,6 +15,6 @@ from geolab.probes.topology import persistence, total_persistence
 
 __all__ = ["Factors", "Gain", "Spectrum", "Statistics", "asymmetry", "cech_residual", "commutator", "commutator_energy",
            "commutator_factors", "composite_gain", "dirichlet_energy", "effective_rank", "future_influence", "gradient_norms",
-           "influence", "jacobian", "jacobian_commutator", "linear_commutator", "linear_readout", "norm_by_depth", "norm_drift",
-           "order_sensitivity", "pairwise", "persistence", "spectrum", "states", "statistics_by_layer", "stream_consensus",
-           "total_persistence"]
+           "influence", "jacobian", "jacobian_commutator", "linear_commutator", "linear_readout", "norm_by_depth",
+           "norm_by_position", "norm_drift", "order_sensitivity", "pairwise", "persistence", "roll_out", "spectrum", "states",
+           "statistics_by_layer", "stream_consensus", "total_persistence"]

@@ -27,6 +27,7 @@ class Residual(nn.Module, ABC):
         index, count: which sublayer of the network this one is, from 0, and how many there are.
     """
 
+    reach = 1       # how many positions its own convolutions read, the present one included
     leaks = False   # whether an output depends on inputs that come after it, as some are published
     spectrum = ""   # in words, of what the state is multiplied by while all that is computed from it is held
 
@@ -73,7 +74,7 @@ def add_penalty(penalty: Tensor) -> None:
         collected.append(penalty)
 
 
-def require_option(name: str, got: str, known) -> None:
+def require_option(name: str, got, known) -> None:
     """Raise ValueError, naming what is known, unless `got` is one of them."""
     if got not in known:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {got!r}")

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from geolab._checks import require_number
 from geolab.operators import delta_update, unit_direction
 from geolab.residuals.base import Residual, Sublayer, require_option
 
@@ -35,6 +36,15 @@ class Coefficients(NamedTuple):
     beta: Tensor        # β: (B, T)
 
 
+class WriteOnly(Coefficients):
+    """The same where nothing is erased."""
+
+    @property
+    def shortcut(self) -> Tensor:
+        """The identity, as one number for all features and tokens: (1, 1, 1, 1)."""
+        return self.beta.new_ones(1, 1, 1, 1)
+
+
 class DeltaRule(Residual):
     """The generators of k, v and β from a vector a token.
 
@@ -44,26 +54,37 @@ class DeltaRule(Residual):
         map: "k" (the sublayer gives the direction) or "v" (it gives the value).
         gate: how β = 2σ(·) reads the normalised input: "linear", or "mlp" (one tanh layer of 128, as the code offers).
         beta_init: β at initialisation, in (0, 2). The published code's configuration takes 1, a projection.
-        beta_fixed: a number freezes β, which then has no parameters; None learns it.
-        value: how v is read, one of VALUES. The k-Map reads the input; the v-Map reads the sublayer's output.
+        beta_fixed: a number in [0, 2] freezes β, which then has no parameters; None learns it.
+        value: how v is read, one of VALUES. The k-Map reads the input; the v-Map reads the sublayer's output, by "sigmoid",
+            "sigmoid4" or "linear".
         eps: the guard of the direction's normalisation.
-    Raises: ValueError for an unknown option or a beta_init outside (0, 2).
+        norm_eps: of the norm that β reads through. None is the dtype's own; the published code takes 1e-5.
+        erase: False leaves out the erasure. A control; the papers have none.
+    Raises: ValueError for an unknown option, or a number outside its range.
     """
 
     spectrum = "1, and 1 − β along k"
-    norm_eps: float | None = None  # of the norm that β reads through; None: the dtype's own
 
     def __init__(self, width: int, index: int, count: int, *, channels: int, map: str = "k", gate: str = "linear",
-                 beta_init: float = 1.0, beta_fixed: float | None = None, value: str = "sigmoid4", eps: float = 1e-5):
+                 beta_init: float = 1.0, beta_fixed: float | None = None, value: str = "sigmoid4", eps: float = 1e-5,
+                 norm_eps: float | None = None, erase: bool = True):
         super().__init__(width, index, count)
         require_option("map", map, ("k", "v"))
         require_option("gate", gate, ("linear", "mlp"))
         require_option("value", value, VALUES)
+        require_option("erase", erase, (True, False))
         if map == "v" and value == "constant":
             raise ValueError("value='constant' leaves the v-Map nothing to read: its value is the sublayer's output")
-        if not 0 < beta_init < 2:
-            raise ValueError(f"beta_init must lie strictly between 0 and 2, got {beta_init}")
-        self.channels, self.map, self.value, self.beta_fixed, self.eps = channels, map, value, beta_fixed, eps
+        if map == "v" and value == "normed-linear":
+            raise ValueError("value='normed-linear' reads the normalised input, the v-Map the sublayer's output: use 'linear'")
+        require_number("beta_init", beta_init, 0, 2, strict=True)
+        require_number("eps", eps, 0)
+        if beta_fixed is not None:
+            require_number("beta_fixed", beta_fixed, 0, 2)
+        if norm_eps is not None:
+            require_number("norm_eps", norm_eps, 0)
+        self.channels, self.map, self.value, self.beta_fixed = channels, map, value, beta_fixed
+        self.eps, self.norm_eps, self.erase = eps, norm_eps, erase
         if beta_fixed is None:
             self.beta_head = _gate_head(gate, width, beta_init)
         if value != "constant":
@@ -100,19 +121,22 @@ class DeltaRule(Residual):
 
 
 class Delta(DeltaRule):
-    """Delta residual, d_v = 1.
+    """Delta residual, d_v = 1. With erase=False it is x + β v k.
 
     Arguments:
-        erase: False leaves out the erasure: x + β v k. A control.
-        rule: map, gate, beta_init, beta_fixed, value and eps, as for `DeltaRule`.
+        rule: those of `DeltaRule`, but channels.
+    Raises: ValueError for channels, which are `DeltaMatrix`'s.
     """
 
-    def __init__(self, width: int, index: int = 0, count: int = 1, *, erase: bool = True, **rule):
+    def __init__(self, width: int, index: int = 0, count: int = 1, **rule):
+        if "channels" in rule:
+            raise ValueError(f"the residual 'delta' has one value channel, got channels={rule['channels']}; "
+                             "'delta-matrix' takes channels")
         super().__init__(width, index, count, channels=1, **rule)
-        self.erase = erase
 
     def extra_repr(self) -> str:
-        return f"erase={self.erase}, {super().extra_repr()}"
+        norm_eps = "" if self.norm_eps is None else f", norm_eps={self.norm_eps}"  # checkpoints know a model by this text
+        return f"erase={self.erase}, {super().extra_repr()}{norm_eps}"
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         direction, value, beta = self.generate(state, sublayer)
@@ -121,7 +145,8 @@ class Delta(DeltaRule):
     def coefficients(self, state: Tensor, sublayer: Sublayer) -> Coefficients:
         """k (B, T, D), v (B, T) and β (B, T) at a state (B, T, D)."""
         direction, value, beta = self.generate(state, sublayer)
-        return Coefficients(unit_direction(direction, self.eps), value.squeeze(-1), beta)
+        found = Coefficients if self.erase else WriteOnly
+        return found(unit_direction(direction, self.eps), value.squeeze(-1), beta)
 
     def observe(self, state: Tensor, sublayer: Sublayer) -> Coefficients:
         return self.coefficients(state, sublayer)

@@ -5,6 +5,8 @@ v and β are read from x. Every channel is erased along the same k, so the lifte
 The published names: d_v = 4 is compress="token"; EC adds expand="conv"; CC is compress="channel"; CC-EC is both.
 Two things differ from the published code: it starts its kernels at random ("published"), ours at the identity, and
 it shares one compressor between the two sublayers of a block, where each sublayer here has its own.
+A sequence may be shorter than a convolution: zeros stand before its first position, as before the first of a longer one, so
+a prompt gives what it gives as a beginning. Where max_length is below K no sequence fills the convolution: that is refused.
 
 Legend: B batch, T positions, D model width, d_v value channels, K taps of a convolution.
 """
@@ -15,9 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from geolab._checks import require_count
 from geolab.operators import delta_update, unit_direction
 from geolab.residuals.base import Sublayer, require_option
-from geolab.residuals.delta import Coefficients, DeltaRule
+from geolab.residuals.delta import Coefficients, DeltaRule, WriteOnly
 
 COMPRESSORS = ("token", "channel", "channel-conv")
 EXPANSIONS = ("repeat", "conv")
@@ -36,32 +39,33 @@ class DeltaMatrix(DeltaRule):
             weighted sum with weights of its own for each feature, as the paper writes it) or "channel-conv" (the
             same sum as the code parameterises it: a kernel for each feature over the channels, then one weighted sum).
         expand: "repeat" (every channel starts as the input) or "conv" (as a causal convolution of it, started there).
-        kernel: K, of the convolutions over positions.
+        kernel: K, of the convolutions over positions; says nothing where there is none, as with "channel" and "repeat".
         kernel_init: the compressors' kernels start at the "identity", so that x is the mean of the channels, or
             "published": at N(0, (0.5/√D)²), which makes the first x smaller by about that factor.
         erase: False leaves out the erasure: X + β k vᵀ. A control; the papers have none.
         normalize: False takes the direction as it comes. Only without erasure, which needs a unit k.
+        norm_eps: as the sublayer's norm has it: under published kernels the first x is smaller than it.
         rule: map, gate, beta_init, beta_fixed, value and eps, as for `Delta`. Code: value="sigmoid4"; paper:
             "linear"; its later version: "normed-linear".
     Raises: ValueError for an unknown option, fewer than two channels, or erasure along a direction of any length.
     """
 
-    norm_eps = 1e-5  # as the sublayer's norm: under published kernels the first x is smaller than it
-
     def __init__(self, width: int, index: int = 0, count: int = 1, *, channels: int = 4, compress: str = "token",
                  expand: str = "repeat", kernel: int = 4, kernel_init: str = "identity", erase: bool = True,
-                 normalize: bool = True, **rule):
-        if channels < 2:
-            raise ValueError(f"channels must be at least 2, got {channels}: a state of one channel is the residual 'delta'")
-        if kernel < 1:
-            raise ValueError(f"kernel must be at least 1, got {kernel}")
+                 normalize: bool = True, norm_eps: float | None = 1e-5, **rule):
+        if channels == 1:
+            raise ValueError("channels must be at least 2, got 1: a state of one channel is the residual 'delta'")
+        require_count("channels", channels, 2)
+        require_count("kernel", kernel)
+        require_option("normalize", normalize, (True, False))
         if erase and not normalize:
             raise ValueError("normalize=False needs erase=False: I − β h hᵀ has no bound for an h of any length")
         require_option("compress", compress, COMPRESSORS)
         require_option("expand", expand, EXPANSIONS)
         require_option("kernel_init", kernel_init, KERNEL_INITS)
-        super().__init__(width, index, count, channels=channels, **rule)
-        self.erase, self.normalize = erase, normalize
+        super().__init__(width, index, count, channels=channels, norm_eps=norm_eps, erase=erase, **rule)
+        self.normalize = normalize
+        self.reach = kernel if compress == "token" or expand == "conv" else 1
 
         def compressor():
             if compress == "token":
@@ -77,7 +81,8 @@ class DeltaMatrix(DeltaRule):
             self.expander = None
 
     def extra_repr(self) -> str:
-        return f"channels={self.channels}, erase={self.erase}, normalize={self.normalize}, {super().extra_repr()}"
+        norm_eps = "" if self.norm_eps == 1e-5 else f", norm_eps={self.norm_eps}"  # checkpoints know a model by this text
+        return f"channels={self.channels}, erase={self.erase}, normalize={self.normalize}, {super().extra_repr()}{norm_eps}"
 
     def expand(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, D, d_v)."""
@@ -96,7 +101,8 @@ class DeltaMatrix(DeltaRule):
     def coefficients(self, x: Tensor, sublayer: Sublayer) -> Coefficients:
         """k (B, T, D), v (B, T, d_v) and β (B, T) at a compressed state x (B, T, D)."""
         direction, value, beta = self.generate(x, sublayer)
-        return Coefficients(unit_direction(direction, self.eps) if self.normalize else direction, value, beta)
+        found = Coefficients if self.erase else WriteOnly
+        return found(unit_direction(direction, self.eps) if self.normalize else direction, value, beta)
 
     def observe(self, state: Tensor, sublayer: Sublayer) -> Coefficients:
         return self.coefficients(self.compressor(state), sublayer)

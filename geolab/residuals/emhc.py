@@ -17,10 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from geolab._checks import require_count, require_number
 from geolab.operators import (cayley_rank2, cayley_skew4, gated_matrix, gated_mix, geodesic, midpoint_penalty, skew, stream_mix,
                               stream_mix_write, stream_read, unit_direction, widened)
 from geolab.residuals.base import Residual, Sublayer, add_penalty, require_option
-from geolab.residuals.pooling import Generator, small_linear
+from geolab.residuals.pooling import Generator, pool, small_linear
 from geolab.residuals.streams import Streams
 
 STARTS = ("plane", "published")
@@ -44,6 +45,7 @@ class _Series(Residual):
 
     Arguments:
         width: D; divisible by streams.
+        vectors, scalars: how many vectors of n numbers, and how many numbers besides, the operator is made of.
         streams: n.
         pool: what position t generates from: "causal" (mean so far), "token", or "sequence" (published; leaks).
         hidden_ratio: D over the generator's hidden features. 1 has as many as the published nets of u, v, β and k, which
@@ -52,13 +54,13 @@ class _Series(Residual):
             overwrites that with N(0, 0.02²): gain 0.2 each), or "none": linear maps of F stand on both sides already.
     """
 
-    def __init__(self, width: int, index: int = 0, count: int = 1, *, outputs: int, streams: int = 4, pool: str = "causal",
-                 hidden_ratio: float = 4, maps: str = "identity", normalise: bool = False):
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, vectors: int, scalars: int, streams: int = 4,
+                 pool: str = "causal", hidden_ratio: float = 4, maps: str = "identity", normalise: bool = False):
         super().__init__(width, index, count)
         require_option("maps", maps, ("identity", "published", "none"))
         _require_streams(width, streams)
         self.streams, self.leaks = streams, pool == "sequence"
-        self.generator = Generator(width, _hidden(width, hidden_ratio), outputs, pool, normalise)
+        self.generator = Generator(width, _hidden(width, hidden_ratio), vectors * streams + scalars, pool, normalise)
         self.before, self.after = (None if maps == "none" else _square(width, maps) for _ in range(2))
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
@@ -90,7 +92,7 @@ class Cayley(_Series):
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4, start: str = "plane",
                  beta_init: float = 0.1, **options):
-        super().__init__(width, index, count, outputs=2 * streams + 1, streams=streams, **options)
+        super().__init__(width, index, count, vectors=2, scalars=1, streams=streams, **options)
         _start(self.generator, streams, start, beta_init)
 
     def shortcut(self, state: Tensor) -> Tensor:
@@ -114,6 +116,8 @@ class Hybrid(_Series):
     Arguments: those of `Cayley`, and
         gate: "soft" (published) or "hard".
         gate_bias: γ starts at σ(gate_bias). Published 0: each G starts exactly singular. At 3, G is near Q.
+        gate_head: "generator", γ's logit is the generator's last output, behind its GELU; or "linear" (published): it is
+            wᵀx̄ + b of the pooled state x̄, with w = 0 at the start.
         penalty: weight of the mean of 4γ(1 − γ) in the loss, one term a sublayer. None is the published 0.1 for a soft
             gate, and 0 for a hard one, which is orthogonal without. Its size means something only beside the task's loss.
     """
@@ -121,19 +125,22 @@ class Hybrid(_Series):
     spectrum = "singular values from |2γ − 1| to 1"
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4, start: str = "plane",
-                 beta_init: float = 0.1, gate: str = "soft", gate_bias: float = 3.0, penalty: float | None = None,
-                 **options):
-        super().__init__(width, index, count, outputs=3 * streams + 2, streams=streams, **options)
+                 beta_init: float = 0.1, gate: str = "soft", gate_bias: float = 3.0, gate_head: str = "generator",
+                 penalty: float | None = None, **options):
+        super().__init__(width, index, count, vectors=3, scalars=2 if gate_head == "generator" else 1, streams=streams, **options)
         require_option("gate", gate, ("soft", "hard"))
+        require_option("gate_head", gate_head, ("generator", "linear"))
         _start(self.generator, streams, start, beta_init, gate_bias)
+        self.gate_head = _gate_head(width, gate_bias) if gate_head == "linear" else None
         self.gate = gate
         self.penalty = penalty if penalty is not None else 0.1 if gate == "soft" else 0.0
+        require_number("penalty", self.penalty, 0)
 
     def extra_repr(self) -> str:
         return f"gate={self.gate!r}, penalty={self.penalty}"
 
     def shortcut(self, state: Tensor) -> Tensor:
-        *plane, direction, gate = _plane_direction_gate(self.generator(state), self.streams)
+        *plane, direction, gate = self._numbers(state)
         if self.penalty:
             add_penalty(self.penalty * midpoint_penalty(gate).mean())
         streams = state.unflatten(-1, (self.streams, -1))
@@ -142,9 +149,16 @@ class Hybrid(_Series):
         return stream_mix(streams, _gated(cayley_rank2(*plane), direction, gate, self.gate)).flatten(-2)
 
     def coefficients(self, state: Tensor) -> Coefficients:
-        *plane, direction, gate = _plane_direction_gate(self.generator(state), self.streams)
+        *plane, direction, gate = self._numbers(state)
         rotation = cayley_rank2(*plane)
         return Coefficients(_gated(rotation, direction, gate, self.gate), rotation, direction, gate)
+
+    def _numbers(self, state: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """u, v, β, k and γ at a state."""
+        numbers = self.generator(state)
+        if self.gate_head is not None:  # a mean commutes with a linear map
+            numbers = torch.cat([numbers, pool(self.gate_head(state), self.generator[0].pool)], dim=-1)
+        return _plane_direction_gate(numbers, self.streams)
 
 
 class Geodesic(_Series):
@@ -167,8 +181,8 @@ class Geodesic(_Series):
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4, start: str = "plane",
                  beta_init: float = 0.1, gate_bias: float = 3.0, **options):
+        super().__init__(width, index, count, vectors=3, scalars=2, streams=streams, **options)
         _require_streams(width, 2 * streams, "2 · streams")
-        super().__init__(width, index, count, outputs=3 * streams + 2, streams=streams, **options)
         _start(self.generator, streams, start, beta_init, gate_bias)
 
     def coefficients(self, state: Tensor) -> Coefficients:
@@ -191,7 +205,7 @@ class Exact(_Series):
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, pool: str = "token", hidden_ratio: float = 4,
                  maps: str = "identity"):
-        super().__init__(width, index, count, outputs=6, pool=pool, hidden_ratio=hidden_ratio, maps=maps, normalise=True)
+        super().__init__(width, index, count, vectors=0, scalars=6, pool=pool, hidden_ratio=hidden_ratio, maps=maps, normalise=True)
 
     def coefficients(self, state: Tensor) -> Coefficients:
         numbers = self.generator(state)
@@ -223,6 +237,8 @@ class Stream(Streams):
                  hidden: int = 48, start: str = "plane", beta_init: float = 0.1, gate: str = "soft",
                  gate_bias: float = 3.0, penalty: float = 0.0):
         super().__init__(width, index, count, streams=streams, fewest=2)
+        require_count("hidden", hidden)
+        require_number("penalty", penalty, 0)
         require_option("gate", gate, ("soft", "hard"))
         self.gate, self.penalty, self.leaks = gate, penalty, pool == "sequence"
         self.generator = Generator(width * streams, hidden, 3 * streams + 2, pool, normalise=True)
@@ -268,18 +284,27 @@ def _gated(rotation: Tensor, direction: Tensor, gate: Tensor, how: str) -> Tenso
 
 @torch.no_grad()
 def _start(generator: Generator, streams: int, start: str, beta_init: float, gate_bias: float | None = None) -> None:
-    """Set the last layer's biases: u, v, β and, with a gate, k and γ. The gate's weights are zero, so γ = σ(gate_bias)."""
+    """Set the last layer's biases: u, v, β and, with a gate, k and γ. The gate's weights are zero, so γ = σ(gate_bias).
+    Where γ has a head of its own, k is the last."""
     require_option("start", start, STARTS)
-    if not beta_init > 0:
-        raise ValueError(f"beta_init must be positive, got {beta_init}")
+    require_number("beta_init", beta_init, 0, strict=True)
+    if gate_bias is not None:
+        require_number("gate_bias", gate_bias)
     bias = generator[-1].bias
     if start == "plane":
         bias[:2 * streams] = nn.init.orthogonal_(torch.empty(2, streams)).flatten()
         bias[2 * streams] = math.log(math.expm1(beta_init))
         if gate_bias is not None:
-            bias[2 * streams + 1:-1] = unit_direction(torch.randn(streams))
-    if gate_bias is not None:
+            bias[2 * streams + 1:3 * streams + 1] = unit_direction(torch.randn(streams))
+    if len(bias) == 3 * streams + 2:
         generator[-1].weight[-1], bias[-1] = 0.0, gate_bias
+
+
+def _gate_head(width: int, bias: float) -> nn.Linear:
+    head = nn.Linear(width, 1)
+    nn.init.zeros_(head.weight)
+    nn.init.constant_(head.bias, bias)
+    return head
 
 
 def _square(width: int, maps: str) -> nn.Parameter:
@@ -294,5 +319,6 @@ def _hidden(width: int, ratio: float) -> int:
 
 
 def _require_streams(width: int, streams: int, name: str = "streams") -> None:
+    require_count(name, streams)
     if streams < 2 or width % streams:
         raise ValueError(f"width must be divisible by {name}, at least 2 of them, got width {width} and {name} {streams}")

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from geolab.residuals.base import require_option
 from geolab.residuals.streams import Coefficients, Streams
 
 
@@ -24,13 +25,16 @@ class HyperConnections(Streams):
         width: D.
         streams: n. The paper finds 4 good, and 1 worse than the plain residual.
         dynamic: generate a, b and A for each token (the paper's DHC) instead of one for all (SHC).
-        tanh: bound what is generated, before a learned scale that starts at 0.01. The paper has both forms.
+        tanh: bound what is generated, before a learned scale that starts at 0.01. The paper has both forms. The scale gets its
+            first gradient at step 1: at step 0 what it multiplies is zero.
     """
 
     spectrum = "free"
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4, dynamic: bool = True, tanh: bool = True):
         super().__init__(width, index, count, streams=streams)
+        require_option("dynamic", dynamic, (True, False))
+        require_option("tanh", tanh, (True, False))
         self.dynamic, self.tanh = dynamic, tanh
         read = torch.eye(streams)[index % streams]
         table = torch.cat([torch.ones(streams, 1), read.unsqueeze(-1), torch.eye(streams)], dim=-1)

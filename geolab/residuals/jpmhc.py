@@ -7,7 +7,8 @@ a column-wise one, so Σ aᵢ = 1 and Σ bᵢ = n. At the zero start of the gene
 
 Streams that start as copies, leave as their mean, and are read and written alike stay copies, and no generator gets a
 gradient, at any step. So the streams start as learned rescalings of x whose mean is x, and leave through learned
-weights. Step 0 is then the plain network too.
+weights. Step 0 is then the plain network too. The norm's weight and bias get their first gradient at step 1: at step 0 the
+generators that read them are zero.
 
 The paper's figure has a LayerNorm after each merge: that is norm_at="post" of the backbone.
 Legend: B batch, T positions, D width, n streams.
@@ -16,6 +17,7 @@ Legend: B batch, T positions, D width, n streams.
 import torch
 from torch import Tensor, nn
 
+from geolab._checks import require_count, require_number
 from geolab.operators import cayley_iterated, cayley_skew4, skew, widened
 from geolab.residuals.base import require_option
 from geolab.residuals.streams import Coefficients, Streams
@@ -34,8 +36,8 @@ class JPmHC(Streams):
         ends: "scaled", x ⊙ eᵢ at the entry and Σ rᵢ ⊙ xᵢ at the exit, learned; or "copied", copies and their mean. The
             paper allows copying or a projection at the entry and mean or projection at the exit. A full projection
             would cost n D² numbers at each end, where n D are enough to tell the streams apart.
-    Raises: ValueError for an unknown option, for "exact" with another number of streams than 4, for steps below 1 or a
-            temperature that isn't positive.
+    Raises: ValueError for an unknown option, for "exact" with another number of streams than 4, for steps below 1, or an
+            alpha or a temperature that isn't positive.
     """
 
     spectrum = "near the unit circle; on it when exact"
@@ -48,10 +50,9 @@ class JPmHC(Streams):
         if retraction == "exact" and streams != 4:
             raise ValueError(f"retraction='exact' is a closed form for 4 streams, got streams = {streams}; "
                              "'iterated' takes any number")
-        if steps < 1:
-            raise ValueError(f"steps must be at least 1, got {steps}")
-        if not temperature > 0:
-            raise ValueError(f"temperature must be positive, got {temperature}")
+        require_count("steps", steps)
+        require_number("alpha", alpha, 0, strict=True)
+        require_number("temperature", temperature, 0, strict=True)
         self.retraction, self.steps, self.alpha, self.temperature, self.ends = retraction, steps, alpha, temperature, ends
         self.norm = nn.LayerNorm(streams * width)
         self.generate = nn.Linear(streams * width, 3 * streams**2)

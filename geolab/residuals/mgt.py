@@ -16,8 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from geolab._checks import require_number
 from geolab.operators import diagonal_update
-from geolab.residuals.base import Residual, Sublayer
+from geolab.residuals.base import Residual, Sublayer, require_option
 
 
 class Coefficients(NamedTuple):
@@ -25,6 +26,19 @@ class Coefficients(NamedTuple):
 
     gate: Tensor | None   # G
     beta: Tensor | None   # β
+
+
+class Observed(NamedTuple):
+    """The coefficients, and what erases with them."""
+
+    gate: Tensor | None
+    beta: Tensor | None
+    alpha: Tensor | None  # α: (1,)
+
+    @property
+    def shortcut(self) -> Tensor:
+        """diag(1 − α β): (B, T, D, D); without erasure the identity, as one number for all features and tokens: (1, 1, 1, 1)."""
+        return torch.ones(1, 1, 1, 1) if self.beta is None else torch.diag_embed(1 - self.alpha * self.beta)
 
 
 class MGT(Residual):
@@ -40,7 +54,8 @@ class MGT(Residual):
             remark 3.4 takes 1 and 0, which gives (−1, 1).
         beta_init: β at initialisation, inside that range, the same for every feature and token.
         alpha_init: α at initialisation. At α = β = 1 the block forgets its input.
-    Raises: ValueError for a beta_scale that isn't positive or a beta_init outside its range.
+    Raises: ValueError for a gate or erase that isn't a truth value, a beta_scale that isn't positive or a beta_init outside
+        its range.
     """
 
     spectrum = "1 − α βᵢ, one a feature"
@@ -48,8 +63,10 @@ class MGT(Residual):
     def __init__(self, width: int, index: int = 0, count: int = 1, *, gate: bool = True, erase: bool = True,
                  beta_scale: float = 1.0, beta_offset: float = 1.0, beta_init: float = 1.0, alpha_init: float = 0.0):
         super().__init__(width, index, count)
-        if not beta_scale > 0:
-            raise ValueError(f"beta_scale must be positive, got {beta_scale}")
+        require_option("gate", gate, (True, False))
+        require_option("erase", erase, (True, False))
+        require_number("beta_scale", beta_scale, 0, strict=True)
+        require_number("alpha_init", alpha_init)
         low, high = beta_offset - beta_scale, beta_offset + beta_scale
         if not low < beta_init < high:
             raise ValueError(f"beta_init must lie strictly between beta_offset ± beta_scale = {low:g} and {high:g}, got {beta_init}")
@@ -83,3 +100,6 @@ class MGT(Residual):
         if self.erase:
             beta = (self.beta_scale * torch.tanh(F.linear(state, next(maps), self.beta_bias))).add_(self.beta_offset)
         return Coefficients(gate, beta)
+
+    def observe(self, state: Tensor, sublayer: Sublayer) -> Observed:
+        return Observed(*self.coefficients(state), self.alpha.detach() if self.erase else None)

@@ -10,12 +10,17 @@ written alike stay copies, but for rounding: then H does nothing and learns noth
 Legend: B batch, T positions, D width, n streams.
 """
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor, nn
 
+from geolab._checks import require_count, require_number
 from geolab.operators import rms_linear, sinkhorn, stream_read
 from geolab.residuals.base import require_option
 from geolab.residuals.streams import Coefficients, Streams
+
+MAPS = ("read", "write", "mix")  # a, b and H
 
 
 class ConstrainedMaps(nn.Module):
@@ -29,37 +34,57 @@ class ConstrainedMaps(nn.Module):
         std: of the linear map's entries at the start.
         eps: the norm's guard.
         norm_weight: whether the norm has a weight, which the linear map could absorb.
+        without: which of MAPS aren't made but stay what the paper's ablation puts there: a = 1/n, b = 1, H = I.
+
+    `scale` gets its first gradient at step 1 where the linear map starts at zero, which it multiplies.
     """
 
     def __init__(self, features: int, read: Tensor, diagonal: float, iterations: int, order: str, std: float = 0.0,
-                 eps: float = 1e-20, norm_weight: bool = False):
+                 eps: float = 1e-20, norm_weight: bool = False, without: Collection[str] = ()):
         super().__init__()
         require_option("order", order, ("column-row", "row-column"))
-        if iterations < 1:
-            raise ValueError(f"iterations must be at least 1, got {iterations}")
+        require_count("iterations", iterations)
+        require_number("diagonal", diagonal)
+        for name in without:
+            require_option("without", name, MAPS)
         n = len(read)
         self.streams, self.iterations, self.order, self.eps = n, iterations, order, eps
-        self.generate = nn.Linear(features, n * (n + 2), bias=False)
+        biases = dict(zip(MAPS, (read.logit(), torch.zeros(n), diagonal * torch.eye(n).flatten()), strict=True))
+        biases = {name: bias for name, bias in biases.items() if name not in without}
+        self.sizes = {name: len(bias) for name, bias in biases.items()}
+        if not biases:
+            return
+        self.generate = nn.Linear(features, sum(self.sizes.values()), bias=False)
         nn.init.normal_(self.generate.weight, std=std)
         self.norm_weight = nn.Parameter(torch.ones(features)) if norm_weight else None
-        self.scale = nn.Parameter(torch.full((3,), 0.01))  # of the logits of a, b and H
-        self.bias = nn.Parameter(torch.cat([read.logit(), torch.zeros(n), diagonal * torch.eye(n).flatten()]))
+        self.scale = nn.Parameter(torch.full((len(biases),), 0.01))  # of the logits of a, b and H
+        self.bias = nn.Parameter(torch.cat(list(biases.values())))
 
     def extra_repr(self) -> str:
         return f"streams={self.streams}, iterations={self.iterations}, order={self.order!r}, eps={self.eps}"
 
     def forward(self, x: Tensor) -> Coefficients:
-        n, weight = self.streams, self.generate.weight
-        scale = torch.cat([s.expand(k) for s, k in zip(self.scale, (n, n, n * n), strict=True)])
+        n, shape, logits = self.streams, x.shape[:-1], self._logits(x) if self.sizes else {}
+        return Coefficients(
+            logits["read"].sigmoid() if "read" in logits else x.new_full((*shape, n), 1 / n),
+            2 * logits["write"].sigmoid() if "write" in logits else x.new_ones(*shape, n),
+            sinkhorn(logits["mix"].unflatten(-1, (n, n)), self.iterations, self.order) if "mix" in logits
+            else torch.eye(n).to(x).expand(*shape, n, n))
+
+    def _logits(self, x: Tensor) -> dict[str, Tensor]:
+        sizes, weight = list(self.sizes.values()), self.generate.weight
+        scale = torch.cat([s.expand(k) for s, k in zip(self.scale, sizes, strict=True)])
         weight = scale.unsqueeze(-1) * (weight if self.norm_weight is None else weight * self.norm_weight)  # not a pass over all tokens
-        read, write, mix = (rms_linear(x, weight, self.eps) + self.bias).split([n, n, n * n], dim=-1)
-        return Coefficients(read.sigmoid(), 2 * write.sigmoid(), sinkhorn(mix.unflatten(-1, (n, n)), self.iterations, self.order))
+        return dict(zip(self.sizes, (rms_linear(x, weight, self.eps) + self.bias).split(sizes, dim=-1), strict=True))
 
 
 class MHC(Streams):
     """mHC with the paper's parameterisation, at streams of full width.
 
-    The first sublayer's H acts on copies: its rows sum to one, so it changes nothing there, whatever it is.
+    The first sublayer's H acts on copies: its rows sum to one, so it changes nothing there, whatever it is. The last one's stands
+    before the mean, which columns that sum to one keep: with order="row-column" and readout="mean" it has no gradient either.
+    In between, the reads tell the streams apart and the writes learn from it. Without either, as in the paper's ablation, the
+    streams stay copies: H does nothing and learns nothing, and a read alone only scales what the sublayer's norm undoes.
 
     Arguments:
         width: D.
@@ -69,17 +94,19 @@ class MHC(Streams):
         diagonal: H's logits start at this number on the diagonal and 0 off it. The share that a stream keeps is 0.999 at 8.
         readout: "mean" of the streams, or "learned": their sum with weights σ(·) like those of a, which start at 1/n, as
             DeepSeek's released kernels have it. The paper doesn't say.
+        without: which of "read", "write" and "mix" the paper's ablation takes away: a is then 1/n, b is 1, H is I.
     """
 
     spectrum = "1, the others inside the unit disc"
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4, iterations: int = 20,
-                 order: str = "column-row", diagonal: float = 8.0, readout: str = "mean"):
+                 order: str = "column-row", diagonal: float = 8.0, readout: str = "mean",
+                 without: Collection[str] = ()):
         super().__init__(width, index, count, streams=streams, fewest=2)
         require_option("readout", readout, ("mean", "learned"))
-        self.readout = readout
+        self.readout, self.without = readout, without
         read = (torch.eye(streams)[index % streams] + 1 / streams) / 2  # between one stream and the mean of all
-        self.maps = ConstrainedMaps(streams * width, read, diagonal, iterations, order)
+        self.maps = ConstrainedMaps(streams * width, read, diagonal, iterations, order, without=without)
         if self.last and readout == "learned":
             self.head = nn.Linear(streams * width, streams, bias=False)
             nn.init.zeros_(self.head.weight)
@@ -87,7 +114,7 @@ class MHC(Streams):
             self.head_bias = nn.Parameter(torch.full((streams,), 1 / streams).logit())
 
     def extra_repr(self) -> str:
-        return f"readout={self.readout!r}"
+        return f"readout={self.readout!r}" + (f", without={self.without}" if self.without else "")
 
     def coefficients(self, state: Tensor) -> Coefficients:
         return self.maps(state.flatten(-2))

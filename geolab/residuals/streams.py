@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from geolab._checks import require_count
 from geolab.operators import stream_mix_write, stream_read
 from geolab.residuals.base import Residual, Sublayer
 
@@ -35,8 +36,7 @@ class Streams(Residual):
 
     def __init__(self, width: int, index: int, count: int, *, streams: int, fewest: int = 1):
         super().__init__(width, index, count)
-        if streams < fewest:
-            raise ValueError(f"streams must be at least {fewest}, got {streams}")
+        require_count("streams", streams, fewest)
         self.streams = streams
 
     def expand(self, x: Tensor) -> Tensor:

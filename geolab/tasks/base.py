@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geolab._checks import require_count
+
 
 class Pairs(NamedTuple):
     """Inputs and targets, first axis the example: float32 vectors, or int64 tokens."""
@@ -40,6 +42,12 @@ class Task(Protocol):
 def require_split(split: str) -> None:
     if split not in ("train", "validation"):
         raise ValueError(f"split must be 'train' or 'validation', got {split!r}")
+
+
+def require_counts(task: Task, **at_least: int) -> None:
+    """Raise ValueError unless the named fields of a task are whole numbers, each at least what is given for it."""
+    for name, least in at_least.items():
+        require_count(name, getattr(task, name), least)
 
 
 def least_squares(train: Pairs, validation: Pairs) -> Tensor:

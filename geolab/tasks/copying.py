@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geolab.tasks.base import Pairs, require_split
+from geolab.tasks.base import Pairs, require_counts, require_split
 
 IGNORED = -100  # a target that the loss leaves out
 
@@ -32,6 +32,7 @@ class Copy:
     validation_seed: int = 1042
 
     def __post_init__(self):
+        require_counts(self, half=1, alphabet=1, train=0, validation=0)
         if not 0 <= self.noise <= 1:
             raise ValueError(f"noise is a probability from 0 to 1, got {self.noise}")
 

@@ -22,8 +22,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from geolab._checks import require_count, require_number
 from geolab.residuals.base import require_option
-from geolab.tasks.base import Pairs, float32, require_split
+from geolab.tasks.base import Pairs, float32, require_counts, require_split
 
 SCHEDULES = {  # t in [0, 1] -> a_t, s_t
     "cosine": lambda t: (torch.cos(t * math.pi / 2), torch.sin(t * math.pi / 2)),
@@ -47,12 +48,9 @@ class Denoising:
 
     def __post_init__(self):
         require_option("schedule", self.schedule, SCHEDULES)
-        if self.modes < 1:
-            raise ValueError(f"modes must be at least 1, got {self.modes}")
-        if not self.spread > 0:
-            raise ValueError(f"spread must be positive, got {self.spread}")
-        if not 0 < self.end < 1:
-            raise ValueError(f"end must lie strictly between 0 and 1, got {self.end}")
+        require_counts(self, modes=1, train=0, validation=0)
+        require_number("spread", self.spread, low=0, strict=True)
+        require_number("end", self.end, low=0, high=1, strict=True)
 
     def sample(self, split: str, seed: int | None = None) -> Pairs:
         require_split(split)
@@ -87,8 +85,7 @@ class Denoising:
         The error falls as 1/steps. Two flows on one grid of times compose to rounding.
         Raises: ValueError for no steps.
         """
-        if steps < 1:
-            raise ValueError(f"steps must be at least 1, got {steps}")
+        require_count("steps", steps)
         times = np.linspace(t, s, steps + 1).tolist()
         for now, after in zip(times[:-1], times[1:]):
             (a, b), (a_next, b_next), variance = self.scales(now), self.scales(after), self._variance(now)

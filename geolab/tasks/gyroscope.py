@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geolab.tasks.base import Pairs, float32, require_split
+from geolab._checks import require_number
+from geolab.tasks.base import Pairs, float32, require_counts, require_split
 from geolab.tasks.rotation import plane_rotations, rotation_floor, trajectories
 
 
@@ -32,6 +33,14 @@ class Gyroscope:
     validation: int = 1000
     seed: int = 42           # one stream of numbers for both splits, as published
     noise: float = 0.0       # σ
+
+    def __post_init__(self):
+        require_counts(self, dim=2, length=2, train=0, validation=0)
+        require_number("noise", self.noise, low=0)
+        require_number("slowest", self.slowest)
+        require_number("fastest", self.fastest)
+        if not self.slowest < self.fastest:
+            raise ValueError(f"slowest must be below fastest = {self.fastest}, got {self.slowest}")
 
     def _draw(self, split: str, seed: int | None) -> tuple[np.ndarray, ...]:
         """v_0, θ, i and j of each sequence of a split."""

@@ -17,7 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geolab.tasks.base import Pairs, Score, float32, require_split
+from geolab._checks import require_number
+from geolab.tasks.base import Pairs, Score, float32, require_counts, require_split
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ class Moons:
     classes = 2
 
     def __post_init__(self):
-        if not self.noise > 0:
-            raise ValueError(f"noise must be positive, got {self.noise}")
+        require_counts(self, points=1, train=0, validation=0)
+        require_number("noise", self.noise, low=0, strict=True)
 
     def sample(self, split: str, seed: int | None = None) -> Pairs:
         require_split(split)

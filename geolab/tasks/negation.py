@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geolab.tasks.base import Pairs, float32, least_squares, require_split
+from geolab._checks import require_number
+from geolab.tasks.base import Pairs, float32, least_squares, require_counts, require_split
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,9 @@ class Negation:
     validation: int = 500
     seed: int = 42
     validation_seed: int = 999
+
+    def __post_init__(self):
+        require_counts(self, dim=1, train=0, validation=0)
 
     def sample(self, split: str, seed: int | None = None) -> Pairs:
         require_split(split)
@@ -65,6 +69,10 @@ class Reflection:
     validation: int = 500
     seed: int = 42
     validation_seed: int = 999
+
+    def __post_init__(self):
+        require_counts(self, dim=1, pairs=1, train=0, validation=0)
+        require_number("noise", self.noise, low=0)
 
     def sample(self, split: str, seed: int | None = None) -> Pairs:
         require_split(split)

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geolab.tasks.base import Pairs, Score, require_split
+from geolab.tasks.base import Pairs, Score, require_counts, require_split
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,9 @@ class RandomTokens:
     validation: int = 1000
     seed: int = 42
     validation_seed: int = 1042
+
+    def __post_init__(self):
+        require_counts(self, vocabulary=1, length=1, train=0, validation=0)
 
     def sample(self, split: str, seed: int | None = None) -> Pairs:
         require_split(split)

@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geolab.tasks.base import Pairs, float32, least_squares, require_split
+from geolab._checks import require_number
+from geolab.tasks.base import Pairs, float32, least_squares, require_counts, require_split
 
 
 def plane_rotations(angle: np.ndarray, first: np.ndarray, second: np.ndarray, dim: int) -> np.ndarray:
@@ -68,7 +69,10 @@ class NearPi:
     noise: float = 0.0           # σ
 
     def __post_init__(self):
-        if not 1 <= self.planes <= self.dim // 2:
+        require_counts(self, dim=2, length=2, planes=1, train=0, validation=0)
+        require_number("angle", self.angle)
+        require_number("noise", self.noise, low=0)
+        if self.planes > self.dim // 2:
             raise ValueError(f"planes must be from 1 to dim // 2 = {self.dim // 2}, got {self.planes}")
 
     @classmethod

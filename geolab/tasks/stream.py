@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from geolab.residuals.base import require_option
-from geolab.tasks.base import Pairs, require_split
+from geolab.tasks.base import Pairs, require_counts, require_split
 from geolab.tasks.text import CORPORA, online, windows
 
 LANES = 64
@@ -46,9 +46,7 @@ class Stream:
 
     def __post_init__(self):
         require_option("tokenizer", self.tokenizer, ("bytes", "gpt2"))
-        for name in ("context", "validation"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        require_counts(self, context=1, validation=1)
         if self.corpus not in CORPORA and next(Path(self.corpus).rglob("*.txt"), None) is None:
             raise ValueError(f"corpus must be one of {', '.join(map(repr, CORPORA))}, or a folder with .txt files, "
                              f"got {self.corpus!r}")

@@ -21,8 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from geolab._checks import require_number
 from geolab.residuals.base import require_option
-from geolab.tasks.base import Pairs, Score, float32, require_split
+from geolab.tasks.base import Pairs, Score, float32, require_counts, require_split
 
 PUBLISHED_START = [[0, 1, 2, 3], [2, 3, 0, 1], [1, 0, 3, 2], [3, 2, 1, 0]]
 
@@ -68,8 +69,8 @@ class Sudoku:
 
     def __post_init__(self):
         require_option("split", self.split, ("published", "by grid"))
-        if not 0 <= self.givens < 16:
-            raise ValueError(f"givens must be from 0 to 15, got {self.givens}")
+        require_number("givens", self.givens, low=0, high=15)
+        require_counts(self, givens=0, train=0, validation=0)
 
     def solutions(self, split: str) -> np.ndarray:
         """(grids, 16): what the puzzles of a split are drawn from. "by grid" keeps a shuffled quarter for validation."""

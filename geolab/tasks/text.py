@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geolab.tasks.base import Pairs, require_split
+from geolab.tasks.base import Pairs, require_counts, require_split
 
 SAMPLE_SHA256 = "da3b2bd7f29bebc0eb3410a0bd59a064f464807757d64324094744dc88635def"
 
@@ -45,8 +45,7 @@ class Text:
     def __post_init__(self):
         if self.corpus != "sample" and self.corpus not in CORPORA:
             raise ValueError(f"corpus must be one of 'sample', {', '.join(map(repr, CORPORA))}, got {self.corpus!r}")
-        if self.context < 1:
-            raise ValueError(f"context must be at least 1, got {self.context}")
+        require_counts(self, context=1, size=1)
 
     def sample(self, split: str, seed: int | None = None) -> Pairs:
         """Windows side by side, the first byte of one the last target of the one before; a seed starts them at random."""

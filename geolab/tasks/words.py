@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geolab.tasks.base import Pairs, require_split
+from geolab.tasks.base import Pairs, require_counts, require_split
 from geolab.tasks.text import Text, read, windows
 
 UNKNOWN, LINE_END = "<unk>", "<eos>"
@@ -43,9 +43,8 @@ class Words:
     size: int = 1_000_000     # bytes to read of another corpus for training; a tenth as many for validation
 
     def __post_init__(self):
-        Text(self.corpus, self.context)  # refuses a corpus or a context
-        if self.types < 1:
-            raise ValueError(f"types must be at least 1, got {self.types}")
+        Text(self.corpus, self.context, self.size)  # refuses what it can't read
+        require_counts(self, types=1)
 
     @property
     def vocabulary(self) -> int:

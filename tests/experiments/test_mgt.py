@@ -61,11 +61,9 @@ def test_a_watched_model_looks_at_each_evaluation_and_its_checkpoint_holds_it():
     arms, tokens = deep(TEXT, CONFIG, Budget(steps=5, evaluate_every=2)), TEXT.sample("validation").inputs[:4]
     model, again = arms["MGT (Full)"](), arms["MGT (Full)"]()
     with torch.no_grad():
-        model.train()(tokens)
-        assert model.count == 0
-        model.eval()
         for _ in range(5):   # steps 2, 4 and 5 are evaluated; later looks have no place
-            model(tokens)
+            model.train()(tokens)
+            model.eval()(tokens)
     assert model.count == len(model.seen) == 3 and (model.seen[..., 0] > 0).all()
     again.load_state_dict(model.state_dict())
     assert torch.equal(again.seen, model.seen)

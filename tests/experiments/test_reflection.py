@@ -22,22 +22,22 @@ def test_a_held_gate_leaves_one_branch_to_the_last_bit():
 def test_the_path_is_noted_at_the_start_and_at_each_evaluation_and_comes_back_from_a_checkpoint(tmp_path):
     torch.manual_seed(0)
     model = reflection.build(reflection.EVERY_SIZE["hybrid, bias 0"], SMALL)
-    assert model.noted == 1 and model.path[0, 1] == 0.5
+    assert model.count == 1 and model.seen[0, 1] == 0.5
     budget = replace(reflection.PUBLISHED, steps=20, evaluate_every=5)
     history = fit(model, SMALL, budget, checkpoint=tmp_path / "run.pt", progress=False)
-    assert model.noted == 1 + len(history.evaluated_at) and not model.path[:5].isnan().any() and model.path[5:].isnan().all()
+    assert model.count == 1 + len(history.evaluated_at) and not model.seen[:5].isnan().any() and model.seen[5:].isnan().all()
     again = reflection.build(reflection.EVERY_SIZE["hybrid, bias 0"], SMALL)
     again.load_state_dict(torch.load(tmp_path / "run.pt")["model"])
-    assert torch.equal(again.path[:5], model.path[:5])
-    assert math.isclose(again.path[4, 0], reflection.measure(SMALL, again)["alignment"], abs_tol=1e-4)
+    assert torch.equal(again.seen[:5], model.seen[:5])
+    assert math.isclose(again.seen[4, 0], reflection.measure(SMALL, again)["alignment"], abs_tol=1e-4)
 
 
 def test_a_full_path_takes_no_more():
     model = reflection.build(reflection.EVERY_SIZE["delta"], SMALL)
-    model.noted.fill_(len(model.path))
-    before = model.path.clone()
+    model.count.fill_(len(model.seen))
+    before = model.seen.clone()
     reflection.measure(SMALL, model)
-    assert torch.equal(model.path.nan_to_num(), before.nan_to_num())
+    assert torch.equal(model.seen.nan_to_num(), before.nan_to_num())
 
 
 def run(model, seed, **measured):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from geolab.experiments.regimes import COLUMNS, HINT, Hinted, Watched, profile
+from geolab.experiments.regimes import COLUMNS, HINT, Hinted, profile, watched
 from geolab.models import REGIMES, RegimeModel
 from geolab.tasks import RandomTokens
 
@@ -19,15 +19,15 @@ def seeded(build):
 @pytest.mark.parametrize("name", REGIMES)
 def test_watching_changes_no_logits(name):
     plain = seeded(lambda: RegimeModel(name, TASK.vocabulary, max_length=TASK.length, dropout=0.0))
-    watched = seeded(lambda: Watched(name, TASK, evaluations=2))
+    watching = seeded(lambda: watched(name, TASK, evaluations=2))
     with torch.no_grad():
         for training in (True, False):
-            same = torch.equal(plain.train(training)(TOKENS), watched.train(training)(TOKENS))
+            same = torch.equal(plain.train(training)(TOKENS), watching.train(training)(TOKENS))
             assert same
 
 
 def test_it_looks_once_at_the_start_and_then_at_each_evaluation():
-    model = seeded(lambda: Watched(HINT, TASK, evaluations=2))
+    model = seeded(lambda: watched(HINT, TASK, evaluations=2))
     counts = []
     for training in (True, True, False, True, False, False):   # the last look has no place
         model.train(training)(TOKENS)

@@ -1,5 +1,6 @@
 import math
 import pickle
+import re
 
 import pytest
 import torch
@@ -273,6 +274,7 @@ def test_continuous_model_reads_and_writes_linearly():
     ({"heads": 0}, "heads must be at least 1, got 0"),
     ({"hidden": 0}, "hidden must be at least 1, got 0"),
     ({"max_length": 0}, "max_length must be at least 1, got 0"),
+    ({"layers": 1.5}, r"layers must be a whole number, got 1\.5"),
     ({"width": 10, "heads": 4}, "width must be divisible by heads, got width 10 and heads 4"),
     ({"width": 12, "heads": 4}, "rope needs an even number of features a head, got 3"),
 ])
@@ -297,6 +299,30 @@ def test_a_sequence_may_be_as_long_as_max_length_and_no_longer(backbone):
 def test_an_input_of_another_width_is_refused():
     with pytest.raises(ValueError, match=r"input must have width 16, got shape \(1, 5, 8\)"):
         Transformer(small("ddl"))(torch.randn(1, 5, 8))
+
+
+@every_config
+@pytest.mark.parametrize("shape", [(), (16,), (5, 16), (2, 3, 5, 16), (2, 0, 16)])
+def test_an_input_without_batch_or_positions_is_refused(backbone, shape):
+    message = r"input must be \(batch, positions, width\), with at least 1 position, got shape " + re.escape(str(shape))
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        Transformer(small(backbone))(torch.zeros(shape))
+
+
+def test_one_sequence_of_tokens_without_a_batch_is_refused():
+    with pytest.raises(ValueError, match=r"input must be \(batch, positions, width\), .* got shape \(7, 16\)"):
+        token(small("benchmark"))(torch.zeros(7, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("build, message", [
+    (lambda trunk: TokenModel(trunk, 0), "vocabulary must be at least 1, got 0"),
+    (lambda trunk: TokenModel(trunk, 2.0), r"vocabulary must be a whole number, got 2\.0"),
+    (lambda trunk: ContinuousModel(trunk, 0), "dim must be at least 1, got 0"),
+    (lambda trunk: PointModel(trunk, 0, 1), "inputs must be at least 1, got 0"),
+    (lambda trunk: PointModel(trunk, 1, 0), "outputs must be at least 1, got 0")])
+def test_a_model_of_nothing_is_refused(build, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        build(Transformer(small("ddl")))
 
 
 def test_a_norm_after_a_matrix_state_is_refused():

@@ -47,6 +47,10 @@ def test_the_operator_is_orthogonal(name):
     assert_close(g.mT @ g, torch.eye(g.shape[-1]).expand_as(g), **TIGHT)
 
 
+def test_a_gate_with_a_head_of_its_own_leaves_in_single_precision_too():
+    assert coefficients("emhc-hybrid", gate_head="linear").gate.dtype == torch.float32
+
+
 @pytest.mark.parametrize("name", STOCHASTIC)
 def test_the_operator_is_stochastic(name):
     h = coefficients(name).mix

@@ -97,6 +97,17 @@ def test_each_residual_is_told_its_place(config):
     assert alone.first and alone.last
 
 
+def test_a_residual_reads_one_position_unless_it_says_more_and_the_network_then_has_room_for_it():
+    class Far(Additive):
+        reach = 6
+
+    assert Additive(8).reach == 1
+    config = TransformerConfig(width=8, layers=1, heads=2, max_length=5)
+    Transformer(config, Additive)
+    with pytest.raises(ValueError, match="^max_length must be at least 6, the positions that a convolution of .*Far.* reads, got 5$"):
+        Transformer(config, Far)
+
+
 def test_an_option_is_checked_by_name():
     require_option("map", "k", ("k", "v"))
     with pytest.raises(ValueError, match="^map must be one of 'k', 'v', got 'q'$"):

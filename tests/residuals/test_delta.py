@@ -17,7 +17,8 @@ from geolab.residuals.delta import VALUES
 
 WIDTH = 8
 CLOSE = dict(rtol=0, atol=1e-12)
-FORMS = [form for form in itertools.product(("k", "v"), VALUES, ("linear", "mlp")) if form[:2] != ("v", "constant")]
+FORMS = [form for form in itertools.product(("k", "v"), VALUES, ("linear", "mlp"))
+         if form[:2] not in (("v", "constant"), ("v", "normed-linear"))]
 every_form = pytest.mark.parametrize("map, value, gate", FORMS)
 
 
@@ -125,7 +126,7 @@ def test_beta_lies_between_zero_and_two_and_ignores_the_scale_of_the_state(x):
         assert_close(residual.coefficients(3 * x, torch.cos)[2], beta, **CLOSE)
 
 
-@pytest.mark.parametrize("beta", [0.0, 1.0, 2.0, -0.5])
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0, 2.0])
 def test_a_fixed_beta_has_no_parameters(beta):
     residual = delta(beta_fixed=beta)
     assert not any("beta" in name for name, _ in residual.named_parameters())
@@ -142,6 +143,19 @@ def test_a_fixed_beta_of_one_writes_the_value(map):
     residual, x = delta(map=map, beta_fixed=1.0, eps=0.0), some_state()
     k, v, _ = residual.coefficients(x, torch.cos)
     assert_close((k * residual(x, torch.cos)).sum(-1), v, **CLOSE)
+
+
+@pytest.mark.parametrize("norm_eps, guard", [(1e-5, 1e-5), (None, torch.finfo(torch.float64).eps)])
+def test_the_norm_that_beta_reads_through_has_the_guard_it_is_told(norm_eps, guard):
+    residual, x = delta(norm_eps=norm_eps), 1e-3 * some_state()
+    context = x / (x.square().mean(-1, keepdim=True) + guard).sqrt()
+    beta = 2 * torch.sigmoid(residual.beta_head(context).squeeze(-1))
+    assert_close(residual.coefficients(x, torch.cos).beta, beta, **CLOSE)
+
+
+def test_a_checkpoint_knows_another_guard_by_the_text_of_the_model():
+    assert repr(delta()) == repr(delta(norm_eps=None)) != repr(delta(norm_eps=1e-5))
+    assert "norm_eps" not in repr(delta())
 
 
 # ---------------------------------------------------------------- the direction
@@ -208,7 +222,16 @@ def test_a_batch_leaves_nothing_behind(map, value, gate):
     ({"map": "v", "value": "constant"}, "value='constant' leaves the v-Map nothing to read: its value is the sublayer's output"),
     ({"beta_init": 0.0}, "beta_init must lie strictly between 0 and 2, got 0.0"),
     ({"beta_init": 2.0}, "beta_init must lie strictly between 0 and 2, got 2.0"),
-    ({"beta_init": float("nan")}, "beta_init must lie strictly between 0 and 2, got nan"),
+    ({"beta_init": float("nan")}, "beta_init must be a finite number, got nan"),
+    ({"map": "v", "value": "normed-linear"}, "value='normed-linear' reads the normalised input, the v-Map .* use 'linear'"),
+    ({"beta_fixed": float("nan")}, "beta_fixed must be a finite number, got nan"),
+    ({"beta_fixed": -0.5}, "beta_fixed must be from 0 to 2, got -0.5"),
+    ({"beta_fixed": 2.5}, "beta_fixed must be from 0 to 2, got 2.5"),
+    ({"eps": -1}, "eps must be at least 0, got -1"),
+    ({"norm_eps": -1e-5}, "norm_eps must be at least 0, got -1e-05"),
+    ({"erase": "no"}, "erase must be one of True, False, got 'no'"),
+    ({"channels": 4}, "the residual 'delta' has one value channel, got channels=4; 'delta-matrix' takes channels"),
+    ({"channels": 1}, "the residual 'delta' has one value channel, got channels=1; 'delta-matrix' takes channels"),
 ])
 def test_a_bad_option_is_named(options, message):
     with pytest.raises(ValueError, match=f"^{message}$"):

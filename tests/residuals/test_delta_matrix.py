@@ -164,6 +164,32 @@ def test_a_sequence_may_be_shorter_than_the_convolution(expand, length):
     assert_close(model(x[:, :length]), model(x)[:, :length], **CLOSE)
 
 
+@pytest.mark.parametrize("options, reach", [({}, 4), ({"kernel": 7}, 7), ({"compress": "channel"}, 1),
+                                            ({"compress": "channel-conv"}, 1),
+                                            ({"compress": "channel", "expand": "conv", "kernel": 3}, 3)], ids=str)
+def test_a_model_whose_longest_sequence_is_shorter_than_its_convolution_is_refused(options, reach):
+    def made(max_length):
+        return Transformer(TransformerConfig.ddl(width=16, layers=1, heads=2, max_length=max_length), "delta-matrix", **options)
+
+    assert residual(**options).reach == reach
+    assert made(reach)(torch.randn(1, 1, 16)).shape == (1, 1, 16)
+    if reach > 1:
+        message = f"^max_length must be at least {reach}, the positions that a convolution of 'delta-matrix' reads, got {reach - 1}$"
+        with pytest.raises(ValueError, match=message):
+            made(reach - 1)
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel": 2}, {"compress": "channel"}, {"compress": "channel-conv"},
+                                     {"compress": "channel", "expand": "conv"}], ids=str)
+def test_its_reach_is_how_many_positions_its_convolutions_read(options):
+    def positions(read, x):
+        slope = torch.autograd.functional.jacobian(lambda x: read(x)[:, -1].sum(), x)
+        return (slope.flatten(2).abs().amax((0, 2)) > 0).sum().item()
+
+    r = shaken(residual(**options))
+    assert r.reach == max(positions(r.compressor, some_state(9)), positions(r.expand, vectors(9)))
+
+
 def test_the_two_forms_of_the_channel_compressor_are_one_family():
     # c = kernel · P, with P invertible at the initial weights of the sum: each c has exactly one kernel
     torch.manual_seed(0)
@@ -262,7 +288,11 @@ def test_published_kernels_have_the_published_spread(compress):
 
 @pytest.mark.parametrize("options, message", [
     ({"channels": 1}, "channels must be at least 2, got 1: a state of one channel is the residual 'delta'"),
-    ({"channels": 0}, "channels must be at least 2, got 0: a state of one channel is the residual 'delta'"),
+    ({"channels": 0}, "channels must be at least 2, got 0"),
+    ({"channels": 2.5}, "channels must be a whole number, got 2.5"),
+    ({"kernel": 2.5}, "kernel must be a whole number, got 2.5"),
+    ({"normalize": "no"}, "normalize must be one of True, False, got 'no'"),
+    ({"norm_eps": -1}, "norm_eps must be at least 0, got -1"),
     ({"kernel": 0}, "kernel must be at least 1, got 0"),
     ({"compress": "mean"}, "compress must be one of 'token', 'channel', 'channel-conv', got 'mean'"),
     ({"expand": "linear"}, "expand must be one of 'repeat', 'conv', got 'linear'"),

@@ -396,6 +396,56 @@ def test_its_gradient_is_the_soft_gates():
         assert_close(p.grad, q.grad, **CLOSE)
 
 
+# ---------------------------------------------------------------- a head of its own for the gate
+
+def logit(residual, state):
+    gate = residual.coefficients(state).gate
+    return torch.log(gate / (1 - gate))
+
+
+@every_pool
+@pytest.mark.parametrize("gate", ["soft", "hard"])
+@pytest.mark.parametrize("bias", [-1.5, 0.0, 3.0])
+def test_a_linear_gate_is_linear_in_the_pooled_state_and_starts_at_its_bias(how, gate, bias):
+    residual = make("hybrid", lively=True, gate_head="linear", gate=gate, gate_bias=bias, pool=how)
+    nn.init.zeros_(residual.gate_head.weight)
+    a, b = some_state("hybrid"), some_state("hybrid", seed=1)
+    start = torch.full_like(residual.coefficients(a).gate, 1 / (1 + math.exp(-bias)))
+    assert_close(residual.coefficients(a).gate, start, rtol=1e-6, atol=0)
+    assert torch.equal(make("hybrid", gate_head="linear").gate_head.weight, torch.zeros(1, WIDTH, dtype=torch.float64))
+
+    nn.init.normal_(residual.gate_head.weight)
+    assert_close(logit(residual, 0.3 * a + 0.7 * b), 0.3 * logit(residual, a) + 0.7 * logit(residual, b), rtol=0, atol=1e-10)
+    assert_close(logit(residual, a), pool(a, how) @ residual.gate_head.weight[0] + bias, rtol=0, atol=1e-10)
+    generated = make("hybrid", lively=True, pool=how)
+    assert (logit(generated, 0.3 * a + 0.7 * b) - 0.3 * logit(generated, a) - 0.7 * logit(generated, b)).abs().max() > 1e-2
+
+
+def test_a_linear_gate_learns_and_leaves_the_rest_of_the_generator_where_it_was():
+    ours, published, x = make("hybrid"), make("hybrid", gate_head="linear"), some_state("hybrid")
+    last = published.generator[-1]
+    assert last.out_features == ours.generator[-1].out_features - 1
+    assert_close(last.bias[-N:].norm(), torch.ones((), dtype=torch.float64), rtol=0, atol=1e-6)  # k
+    assert (last.weight.abs().amax(-1) > 0).all()
+    assert_close(published.coefficients(x).gate, ours.coefficients(x).gate, **CLOSE)
+    published(x, sublayer()).square().sum().backward()
+    assert all(p.grad.abs().min() > 0 for p in published.gate_head.parameters())
+    assert all(p.grad.abs().max() > 0 for p in published.generator.parameters())
+
+
+def test_a_linear_gate_steps_by_its_own_operator():
+    residual, x = make("hybrid", lively=True, gate_head="linear", gate_bias=0.5), some_state("hybrid")
+    nn.init.normal_(residual.gate_head.weight)
+    mixed = residual.coefficients(x).mix @ x.view(2, 5, N, -1)
+    assert_close(residual(x, torch.zeros_like), mixed.flatten(-2), **CLOSE)
+
+
+def test_the_default_gate_is_the_generators_and_its_text_is_unchanged():
+    assert "gate_head" not in repr(make("hybrid")) and "gate_head" in repr(make("hybrid", gate_head="linear"))
+    assert [name for name, _ in make("hybrid").named_parameters()] == [
+        "before", "after", "generator.0.down.weight", "generator.0.down.bias", "generator.1.weight", "generator.1.bias"]
+
+
 # ---------------------------------------------------------------- training
 
 @every_residual
@@ -526,6 +576,18 @@ def test_the_fused_generator_with_as_many_hidden_units_is_within_one_percent_of_
     (Hybrid, 16, {"start": "zero"}, "start must be one of 'plane', 'published', got 'zero'"),
     (Stream, 16, {"start": "zero"}, "start must be one of 'plane', 'published', got 'zero'"),
     (Cayley, 16, {"beta_init": 0.0}, "beta_init must be positive, got 0.0"),
+    (Hybrid, 16, {"beta_init": math.nan}, "beta_init must be a finite number, got nan"),
+    (Hybrid, 16, {"gate_bias": math.nan}, "gate_bias must be a finite number, got nan"),
+    (Geodesic, 16, {"gate_bias": math.inf}, "gate_bias must be a finite number, got inf"),
+    (Stream, 16, {"gate_bias": -math.inf}, "gate_bias must be a finite number, got -inf"),
+    (Hybrid, 16, {"penalty": -1}, "penalty must be at least 0, got -1"),
+    (Stream, 16, {"penalty": -1}, "penalty must be at least 0, got -1"),
+    (Hybrid, 16, {"gate_head": "mlp"}, "gate_head must be one of 'generator', 'linear', got 'mlp'"),
+    (Stream, 16, {"hidden": 0}, "hidden must be at least 1, got 0"),
+    (Stream, 16, {"hidden": -1}, "hidden must be at least 1, got -1"),
+    (Stream, 16, {"streams": 1.5}, "streams must be a whole number, got 1.5"),
+    *((residual, 16, {"streams": wrong}, f"streams must be a whole number, got {wrong!r}")
+      for residual in (Cayley, Hybrid, Geodesic) for wrong in (1.5, "4")),
     (Cayley, 16, {"hidden_ratio": 0}, "hidden_ratio must lie between 0 and width = 16, got 0"),
     (Cayley, 16, {"hidden_ratio": 17}, "hidden_ratio must lie between 0 and width = 16, got 17"),
 ])

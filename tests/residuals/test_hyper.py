@@ -106,6 +106,13 @@ def test_no_static_weight_is_decayed():
     assert {name for name, p in residual.named_parameters() if p.ndim >= 2} == {"generate.weight"}  # as `fit` chooses
 
 
-def test_streams_must_be_there():
-    with pytest.raises(ValueError, match="^streams must be at least 1, got 0$"):
-        HyperConnections(WIDTH, streams=0)
+@pytest.mark.parametrize("options, message", [
+    ({"streams": 0}, "streams must be at least 1, got 0"),
+    ({"streams": 1.5}, "streams must be a whole number, got 1.5"),
+    ({"streams": "4"}, "streams must be a whole number, got '4'"),
+    ({"dynamic": "static"}, "dynamic must be one of True, False, got 'static'"),
+    ({"tanh": "none"}, "tanh must be one of True, False, got 'none'"),
+])
+def test_a_wrong_configuration_is_refused(options, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        HyperConnections(WIDTH, **options)

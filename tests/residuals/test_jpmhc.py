@@ -105,6 +105,15 @@ def test_copied_ends_leave_every_generator_dead_and_scaled_ends_do_not(retractio
             assert part.abs().max() > 1e-6
 
 
+def test_the_norm_learns_from_the_second_step_on():
+    network, _ = networks("jpmhc")
+    for reached in (False, True):
+        train(network, steps=1)
+        for layer in network.layers:
+            for p in layer.residual.norm.parameters():
+                assert (p.grad.abs().max() > 0) == reached
+
+
 def test_only_the_first_and_the_last_residual_have_ends():
     network, _ = networks("jpmhc")
     ends = [[name for name, _ in layer.residual.named_parameters() if name in ("entry", "exit")] for layer in network.layers]
@@ -129,7 +138,12 @@ def test_it_stays_causal_when_trained(retraction):
     ({"ends": "linear"}, "ends must be one of 'scaled', 'copied', got 'linear'"),
     ({"retraction": "exact", "streams": 3}, "retraction='exact' is a closed form for 4 streams, got streams = 3; .*"),
     ({"steps": 0}, "steps must be at least 1, got 0"),
+    ({"steps": 2.5}, "steps must be a whole number, got 2.5"),
+    ({"streams": "4"}, "streams must be a whole number, got '4'"),
     ({"temperature": 0.0}, "temperature must be positive, got 0.0"),
+    ({"alpha": 0.0}, "alpha must be positive, got 0.0"),
+    ({"alpha": -0.1}, "alpha must be positive, got -0.1"),
+    ({"alpha": float("nan")}, "alpha must be a finite number, got nan"),
 ])
 def test_a_wrong_configuration_is_refused(options, message):
     with pytest.raises(ValueError, match=f"^{message}$"):

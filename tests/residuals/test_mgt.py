@@ -157,7 +157,10 @@ def test_a_batch_leaves_nothing_behind(ablation):
 
 @pytest.mark.parametrize("options, message", [
     ({"beta_scale": 0.0}, "beta_scale must be positive, got 0.0"),
-    ({"beta_scale": math.nan}, "beta_scale must be positive, got nan"),
+    ({"beta_scale": math.nan}, "beta_scale must be a finite number, got nan"),
+    ({"alpha_init": math.inf}, "alpha_init must be a finite number, got inf"),
+    ({"gate": "soft"}, "gate must be one of True, False, got 'soft'"),
+    ({"erase": None}, "erase must be one of True, False, got None"),
     ({"beta_init": 2.0}, "beta_init must lie strictly between beta_offset ± beta_scale = 0 and 2, got 2.0"),
     ({"beta_offset": 0.0}, "beta_init must lie strictly between beta_offset ± beta_scale = -1 and 1, got 1.0"),
 ])

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -5,6 +7,7 @@ from torch.testing import assert_close
 
 from geolab.probes import future_influence, spectrum, states
 from geolab.residuals import MHC
+from geolab.residuals.mhc import MAPS
 from shared import CLOSE, STREAMS, WIDTH, networks, shaken, sublayer, train, vectors
 
 BIASES = dict(rtol=0, atol=1e-6)  # the initial biases are float32 numbers
@@ -88,6 +91,82 @@ def test_the_first_mix_acts_on_copies_and_cannot_learn():
     assert all(g > 1e-6 * r for g, r in zip(gradients[1:-1], reads[1:-1], strict=True))
 
 
+def of_mix(network):
+    """The gradient's size at H's rows of the linear map, over the largest of any parameter, by sublayer."""
+    largest = max(p.grad.abs().max() for p in network.parameters())
+    return [(layer.residual.maps.generate.weight.grad[-STREAMS**2:].abs().max() / largest).item() for layer in network.layers]
+
+
+@every_order
+@every_readout
+def test_the_last_mix_cannot_learn_where_its_exact_columns_meet_a_mean(order, readout):
+    network, _ = networks("mhc", order=order, readout=readout, diagonal=1.0, iterations=3)
+    train(network, steps=3)
+    assert (of_mix(network)[-1] < 1e-13) == (order == "row-column" and readout == "mean")
+    assert min(of_mix(network)[1:-1]) > 1e-7
+
+
+def test_the_scale_learns_from_the_second_step_on():
+    network, _ = networks("mhc")
+    for reached in (False, True):
+        train(network, steps=1)
+        assert all((layer.residual.maps.scale.grad.abs().max() > 0) == reached for layer in network.layers)
+
+
+# ---------------------------------------------------------------- the ablation
+
+SUBSETS = [subset for size in range(4) for subset in itertools.combinations(MAPS, size)]
+every_subset = pytest.mark.parametrize("without", SUBSETS, ids="-".join)
+
+
+@every_subset
+def test_a_map_that_is_taken_away_is_its_default_and_the_others_stay(without):
+    whole, x = shaken(MHC(WIDTH, 2, 6).double()), vectors(2, 5, STREAMS, WIDTH)
+    found = MHC(WIDTH, 2, 6, without=without).double()
+    state, at = {}, 0
+    for i, (name, size) in enumerate(zip(MAPS, (STREAMS, STREAMS, STREAMS**2), strict=True)):
+        if name not in without:
+            for key, value in (("generate.weight", whole.maps.generate.weight[at:at + size]),
+                               ("bias", whole.maps.bias[at:at + size]), ("scale", whole.maps.scale[i:i + 1])):
+                state.setdefault(f"maps.{key}", []).append(value.detach())
+        at += size
+    found.load_state_dict({key: torch.cat(parts) for key, parts in state.items()})  # strict: nothing else is there
+    defaults = {"read": torch.full((2, 5, STREAMS), 1 / STREAMS), "write": torch.ones(2, 5, STREAMS),
+                "mix": torch.eye(STREAMS).expand(2, 5, -1, -1)}
+    for name, got, kept in zip(MAPS, found.coefficients(x), whole.coefficients(x), strict=True):
+        assert_close(got, defaults[name].double() if name in without else kept, **CLOSE)
+
+
+def test_without_any_map_each_stream_gains_what_the_mean_of_all_gives():
+    residual, mix, x = MHC(WIDTH, without=MAPS).double(), sublayer(), vectors(2, 5, STREAMS, WIDTH)
+    assert not list(residual.parameters())
+    assert_close(residual(x, mix), x + mix(x.mean(-2)).unsqueeze(-2), **CLOSE)
+    network, plain = networks("mhc", without=MAPS)
+    assert_close(network(vectors(2, 5, WIDTH)), plain(vectors(2, 5, WIDTH)), **CLOSE)
+
+
+@every_subset
+@every_readout
+def test_without_read_or_write_the_streams_stay_copies_and_what_stays_alive_is_the_write(without, readout):
+    network, _ = networks("mhc", without=without, readout=readout)
+    train(network, steps=3)
+    largest = max(p.grad.abs().max() for p in network.parameters())
+    last = states(network, network.layers, vectors(2, 5, WIDTH))[-1]
+    copies = "read" in without or "write" in without
+    assert ((last - last.mean(-2, keepdim=True)).abs().max() < 1e-12 * last.abs().max()) == copies
+    for layer in network.layers[1:-1]:
+        sizes = layer.residual.maps.sizes
+        gradients = layer.residual.maps.generate.weight.grad.split(list(sizes.values())) if sizes else ()
+        alive = {name for name, g in zip(sizes, gradients, strict=True) if g.abs().max() > 1e-12 * largest}
+        assert set(sizes) == set(MAPS) - set(without)
+        assert alive == ({"write"} if copies else set(MAPS)) & set(sizes)
+
+
+def test_a_checkpoint_knows_an_ablation_by_the_text_of_the_model():
+    assert "without" not in repr(MHC(WIDTH))
+    assert len({repr(MHC(WIDTH, without=without)) for without in SUBSETS}) == len(SUBSETS)
+
+
 def test_equal_reads_leave_the_streams_copies():
     # the symmetric start: nothing tells the streams apart, in the forward pass or in a gradient
     def spread(network):
@@ -135,6 +214,10 @@ def test_a_state_of_zeros_is_no_trouble():
     ({"streams": 1}, "streams must be at least 2, got 1"),
     ({"order": "rows"}, "order must be one of 'column-row', 'row-column', got 'rows'"),
     ({"iterations": 0}, "iterations must be at least 1, got 0"),
+    ({"iterations": 2.5}, "iterations must be a whole number, got 2.5"),
+    ({"streams": 1.5}, "streams must be a whole number, got 1.5"),
+    ({"diagonal": float("nan")}, "diagonal must be a finite number, got nan"),
+    ({"without": ("mix", "gate")}, "without must be one of 'read', 'write', 'mix', got 'gate'"),
     ({"readout": "sum"}, "readout must be one of 'mean', 'learned', got 'sum'"),
 ])
 def test_a_wrong_configuration_is_refused(options, message):

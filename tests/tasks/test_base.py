@@ -3,14 +3,17 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from geolab.tasks import Echo, Gyroscope, NearPi, Negation, Pairs, Reflection
+from geolab.tasks import (Copy, Denoising, Echo, Gyroscope, Moons, NearPi, Negation, Pairs, RandomTokens, Reflection, Sudoku,
+                          Text, Words)
 from geolab.tasks.base import float32, least_squares
 
 
 SMALL = {"train": 20, "validation": 10}
 
 
-@pytest.mark.parametrize("task", [Echo(dim=4, length=6, **SMALL), Negation(dim=4, **SMALL), Gyroscope(dim=4, length=6, **SMALL),
+@pytest.mark.parametrize("task", [Echo(dim=4, length=6, **SMALL), Echo(dim=4, length=6, noise=0.1, drift=0.1, **SMALL),
+                                  Echo(dim=4, length=6, drift=0.1, per_sequence=True, **SMALL),
+                                  Negation(dim=4, **SMALL), Gyroscope(dim=4, length=6, **SMALL),
                                   Gyroscope(dim=4, length=6, noise=0.1, **SMALL), NearPi(dim=4, length=6, **SMALL),
                                   NearPi(dim=4, length=6, per_sequence=True, noise=0.1, **SMALL),
                                   Reflection(dim=4, pairs=3, **SMALL)])
@@ -49,6 +52,36 @@ class TestEveryTask:
     def test_an_unknown_split_is_refused(self, task):
         with pytest.raises(ValueError, match="split must be 'train' or 'validation', got 'test'"):
             task.sample("test")
+
+
+NAN, INF = float("nan"), float("inf")
+REFUSED = {  # wanted: (task, field, value)
+    "at least 0": [(Echo, "noise", -1), (Gyroscope, "noise", -1), (NearPi, "noise", -1), (Reflection, "noise", -1),
+                   (Echo, "drift", -1)],
+    "at least 1": [(Echo, "dim", 0), (Negation, "dim", 0), (Reflection, "dim", 0), (Reflection, "pairs", 0), (Copy, "half", 0),
+                   (Copy, "alphabet", 0), (RandomTokens, "vocabulary", 0), (RandomTokens, "length", 0), (Moons, "points", 0),
+                   (NearPi, "planes", 0), (Text, "size", 0), (Words, "size", 0)],
+    "at least 2": [(Echo, "length", 1), (Gyroscope, "length", 1), (NearPi, "length", 1), (Gyroscope, "dim", 1),
+                   (NearPi, "dim", 1)],
+    "a whole number": [(Echo, "dim", 8.0), (Sudoku, "givens", 2.5), (Copy, "half", True)],
+    "a finite number": [(Echo, "noise", NAN), (Echo, "drift", NAN), (NearPi, "angle", NAN), (Gyroscope, "slowest", NAN),
+                        (Gyroscope, "fastest", INF)],
+    "below fastest = 2.5": [(Gyroscope, "slowest", 3.0), (Gyroscope, "slowest", 2.5)],
+}
+
+
+@pytest.mark.parametrize("task, field, value, wanted", [(*row, wanted) for wanted, rows in REFUSED.items() for row in rows])
+def test_a_field_that_makes_no_data_is_refused(task, field, value, wanted):
+    with pytest.raises(ValueError, match=f"^{field} must be {wanted}, got {value}$"):
+        task(**{field: value})
+
+
+@pytest.mark.parametrize("task", [Copy, Denoising, Echo, Gyroscope, Moons, NearPi, Negation, RandomTokens, Reflection, Sudoku])
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_a_split_may_be_empty_and_not_less(task, split):
+    task(**{split: 0})
+    with pytest.raises(ValueError, match=f"^{split} must be at least 0, got -1$"):
+        task(**{split: -1})
 
 
 def test_least_squares_finds_the_map_behind_the_data():

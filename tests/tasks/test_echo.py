@@ -7,6 +7,7 @@ from torch.testing import assert_close
 
 from geolab.probes import future_influence, influence
 from geolab.tasks import Echo
+from geolab.tasks.echo import SPAN
 
 
 def sequence_losses(prediction, target):
@@ -120,3 +121,115 @@ def test_baselines_by_hand():
     expected = {"zero": y**2, "copy the input": (x - y) ** 2, "least squares": (x @ weight - y) ** 2,
                 "running mean": (running - y) ** 2}
     assert task.baselines() == pytest.approx({name: error.mean() for name, error in expected.items()}, rel=1e-5)
+
+
+# ---------------------------------------------------------------- the vector walks
+
+WALK = dict(dim=16, length=33, noise=0.1, drift=0.03)
+OWN = WALK | {"drift": 0.02, "per_sequence": True}
+
+
+def test_without_a_drift_its_name_is_what_stored_runs_have():
+    assert repr(Echo(dim=16, length=33)) == "Echo(dim=16, length=33, noise=0.001, train=900, validation=100, seed=42)"
+    assert repr(Echo(drift=0.5)).endswith("seed=42, drift=0.5, per_sequence=False)")
+
+
+def test_the_vector_starts_about_the_sphere_and_takes_steps_of_its_drift():
+    task = Echo(dim=4, length=10, noise=0.0, drift=0.3, train=5000)
+    inputs, targets = (t.double() for t in task.sample("train"))
+    assert torch.equal(inputs[:, 1:], targets[:, :-1])
+    start, steps = inputs[:, 0], targets - inputs
+    assert start.square().sum(1).mean().item() == pytest.approx(1, rel=4 * math.sqrt(2 / start.numel()))
+    assert steps.std().item() == pytest.approx(0.3, rel=4 / math.sqrt(2 * steps.numel()))
+    for other in (start, steps[:, 1]):  # each step is drawn anew
+        assert (steps[:, 0] * other).mean().abs().item() < 4 * 0.3 * other.std().item() / math.sqrt(other.numel())
+
+
+def test_copying_scores_two_noises_and_a_step():
+    task = Echo(**WALK, train=20, validation=2000)
+    inputs, targets = task.sample("validation")
+    losses = sequence_losses(inputs, targets)
+    assert abs(losses.mean().item() - (2 * 0.1**2 + 0.03**2)) < 4 * standard_error(losses) < 2e-4
+
+
+def test_each_sequence_has_a_drift_of_its_own_and_it_is_the_one_that_is_told():
+    task = Echo(dim=8, length=40, noise=0.0, drift=0.02, per_sequence=True, train=4000)
+    for seed in (None, 3):
+        inputs, targets = (t.double() for t in task.sample("train", seed))
+        drifts = task.drifts("train", seed)
+        measured = (targets - inputs).square().mean(dim=(1, 2)).sqrt()
+        assert ((measured / drifts - 1).abs() < 6 / math.sqrt(2 * 39 * 8)).all()
+        power = (drifts / 0.02).log() / math.log(SPAN)
+        assert power.min() > -1 and power.max() < 1 and power.mean().abs() < 4 / math.sqrt(3 * 4000)
+        assert power.square().mean().item() == pytest.approx(1 / 3, rel=0.1)
+    assert not torch.equal(task.drifts("validation"), task.drifts("train")[:100])
+    assert Echo(drift=0.1).drifts("validation").tolist() == 100 * [0.1]
+
+
+@pytest.mark.parametrize("options", [WALK, OWN, WALK | {"dim": 3, "drift": 0.3}, WALK | {"noise": 0.0}, WALK | {"length": 2}])
+def test_the_kalman_filter_attains_the_floor(options):
+    task = Echo(**options, train=4000, validation=0)
+    inputs, targets = task.sample("train", seed=1)
+    losses = sequence_losses(task.kalman_filter(inputs, task.drifts("train", seed=1)), targets)
+    error = standard_error(losses)
+    assert 4 * error < 0.1 * task.bayes_floor()
+    assert abs(losses.mean().item() - task.bayes_floor()) < 4 * error
+
+
+def test_the_kalman_filter_is_the_regression_on_all_that_was_seen():
+    # by the covariances of the x_t instead of a recursion
+    noise, drift, dim, T = 0.2, 0.3, 5, 6
+    task = Echo(dim=dim, length=T + 1, noise=noise, drift=drift, train=3)
+    t = torch.arange(T + 1, dtype=torch.float64)
+    covariance = 1 / dim + drift**2 * torch.minimum(t[:, None], t) + noise**2 * torch.eye(T + 1, dtype=torch.float64)
+    inputs, left = task.sample("train").inputs.double(), []
+    expected = torch.zeros_like(inputs)
+    for n in range(1, T + 1):
+        weights = torch.linalg.solve(covariance[:n, :n], covariance[:n, n])
+        expected[:, n - 1] = torch.einsum("t,btd->bd", weights, inputs[:, :n])
+        left.append(covariance[n, n] - weights @ covariance[:n, n])
+    torch.testing.assert_close(task.bayes_predictor(inputs), expected, rtol=0, atol=1e-12)
+    assert task.bayes_floor() == pytest.approx(torch.stack(left).mean().item(), rel=1e-12)
+
+
+def test_the_floor_of_drawn_drifts_is_the_mean_of_the_floors():
+    floors = [Echo(**WALK | {"drift": 0.02 * SPAN**power}).bayes_floor() for power in np.linspace(-1, 1, 101)]
+    trapezoid = (sum(floors) - (floors[0] + floors[-1]) / 2) / (len(floors) - 1)
+    assert Echo(**OWN).bayes_floor() == pytest.approx(trapezoid, rel=1e-3)
+
+
+@pytest.mark.parametrize("options, copying, averaging, linear", [(WALK, 1.4, 1.15, None), (OWN, 1.25, 1.8, 1.07)])
+def test_neither_copying_nor_averaging_nor_fixed_weights_solve_it(options, copying, averaging, linear):
+    task = Echo(**options, validation=2000)
+    found = {name: loss / task.bayes_floor() for name, loss in task.baselines().items()}
+    assert found["copy the input"] > copying and found["least squares"] > copying
+    assert found["running mean"] > averaging and found["zero"] > 3
+    assert ("best linear filter" in found) == bool(linear) and (linear is None or found["best linear filter"] > linear)
+
+
+def test_the_best_linear_filter_takes_the_root_mean_square_of_the_drifts():
+    task = Echo(**OWN, validation=4000)
+    inputs, targets = task.sample("validation")
+    best = task.baselines()["best linear filter"]
+    drift = np.square(0.02 * SPAN**np.linspace(-1, 1, 10_001)).mean(keepdims=True)**0.5
+    assert task.loss(task.kalman_filter(inputs, torch.from_numpy(drift)), targets).item() == pytest.approx(best, rel=1e-5)
+    for factor in (1, 2, 5, 8):
+        assert task.loss(task.kalman_filter(inputs, torch.tensor([0.02 * factor]).double()), targets).item() > 1.005 * best
+
+
+def test_the_filter_reads_no_future():
+    task = Echo(dim=3, length=6, noise=0.1, drift=0.1, train=4)
+    inputs = task.sample("train").inputs.double()
+    assert future_influence(task.bayes_predictor, inputs) == 0
+    assert influence(task.bayes_predictor, inputs)[torch.ones(5, 5).tril() > 0].min() > 0
+
+
+def test_drifts_of_no_length_are_refused():
+    with pytest.raises(ValueError, match=r"^drift must be positive where per_sequence is, got 0\.0$"):
+        Echo(per_sequence=True)
+
+
+def test_a_bayes_predictor_of_unknown_drifts_is_refused():
+    task = Echo(**OWN)
+    with pytest.raises(ValueError, match="bayes_predictor must know the drift, got per_sequence=True; use kalman_filter"):
+        task.bayes_predictor(task.sample("validation").inputs)

@@ -11,6 +11,8 @@ from geolab.tasks import (Copy, Denoising, Echo, Gyroscope, Moons, NearPi, Negat
 PUBLISHED = {
     "gyroscope": (Gyroscope(), 0.0014268851, 0.0625, "5a7a05f4a842875c"),
     "echo": (Echo(), -0.0018467874, 0.0156258643, "ebed4ca25e3de570"),
+    "walking echo": (Echo(noise=0.1, drift=0.03), 0.00246701518, 0.08002239364, "c47e78bd91b4dcbd"),
+    "walking echo, own drifts": (Echo(noise=0.1, drift=0.02, per_sequence=True), 0.008967317044, 0.414636419, "389c3655455e81d0"),
     "near-pi single": (NearPi(), 0.00036201508, 0.015625, "7d5c0f71cf619b74"),
     "near-pi multi": (NearPi.multi(), 2.308967e-06, 0.015625, "9dfc05efe76b3e8b"),
     "negation": (Negation(), -0.0071901828, 0.9982225476, "86af00ade1b49aa8"),
