@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch.testing import assert_close
@@ -12,46 +12,78 @@ from geolab.operators import delta_matrix, delta_shortcut, delta_update, diagona
 
 CLOSE = dict(rtol=0, atol=1e-12)
 coordinates = st.floats(-1, 1)
-betas = st.floats(-1, 3)
+betas = st.floats(-1, 3)  # more than the [0, 2] of the papers
+magnitudes = st.floats(-6, 6).map(lambda power: 10**power)
+dtypes = st.sampled_from([torch.float32, torch.float64])
 
 
-def tensors(*shape):
-    return arrays(np.float64, shape, elements=coordinates).map(torch.from_numpy)
+def near(k, size=1.0):
+    """To rounding: every law here is a sum of d products, of terms up to `size`. Below `tiny` numbers have fewer digits."""
+    info = torch.finfo(k.dtype)
+    return dict(rtol=0, atol=16 * (k.shape[-1] + 1) * (info.eps * float(size) + info.tiny), check_dtype=False)
+
+
+def largest(tensor):
+    return tensor.abs().max().item()
+
+
+@st.composite
+def tensors(draw, *shape, dtype=torch.float64, least=0.0):
+    """Numbers up to a size from 1e-6 to 1e6, along the last axis vectors of at least `least` times that length."""
+    numbers = arrays(np.float64, shape, elements=coordinates).map(torch.as_tensor)
+    numbers = draw(numbers.filter(lambda h: not least or (h.norm(dim=-1) > least).all()))
+    return (draw(magnitudes) * numbers).to(dtype)
 
 
 @st.composite
 def directions(draw, most=8):
     """k of unit length, in 1 to `most` dimensions."""
-    return unit_direction(draw(tensors(draw(st.integers(1, most))).filter(lambda h: h.norm() > 0.01)))
+    return unit_direction(draw(tensors(draw(st.integers(1, most)), dtype=draw(dtypes), least=1e-3)))
 
 
 @st.composite
 def updates(draw, channels):
     """A state X, its direction k, value v and β, with up to two leading axes; a vector state where channels is 0."""
     lead = draw(st.sampled_from([(), (2,), (2, 3)]))
-    d = draw(st.integers(1, 5))
+    d, dtype = draw(st.integers(1, 5)), draw(dtypes)
     inner = (draw(st.integers(1, channels)),) if channels else ()
-    h = draw(tensors(*lead, d).filter(lambda h: (h.norm(dim=-1) > 0.01).all()))
-    return (draw(tensors(*lead, d, *inner)), unit_direction(h), draw(tensors(*lead, *inner)),
-            draw(arrays(np.float64, lead, elements=betas).map(torch.as_tensor)))
+    beta = torch.as_tensor(draw(arrays(np.float64, lead, elements=betas))).to(dtype)
+    return (draw(tensors(*lead, d, *inner, dtype=dtype)), unit_direction(draw(tensors(*lead, d, dtype=dtype, least=1e-3))),
+            draw(tensors(*lead, *inner, dtype=dtype)), beta)
+
+
+def rounding(case):
+    """What an update may be off by: k is unit and |β| at most 3, so no term exceeds a few times the largest of X and v."""
+    x, k, v, _ = case
+    return near(k, largest(x) + largest(v))
+
+
+def wide(case):
+    return [t.double() for t in case]
 
 
 # ---------------------------------------------------------------- unit_direction
 
-@given(tensors(3, 5), st.floats(1e-3, 1e3))
+@given(dtypes.flatmap(lambda dtype: tensors(3, 5, dtype=dtype, least=1e-3)), magnitudes)
 def test_unit_direction_without_guard_has_unit_length_and_no_scale(h, scale):
-    assume((h.norm(dim=-1) > 0.01).all())
     k = unit_direction(h)
-    assert_close(k.norm(dim=-1), torch.ones(3, dtype=torch.float64), **CLOSE)
-    assert_close(unit_direction(scale * h), k, **CLOSE)
+    assert_close(k.norm(dim=-1), torch.ones(3), **near(k))
+    assert_close(unit_direction(scale * h), k, **near(k))
     assert (k * h).sum(-1).min() > 0  # it points where h points
 
 
-@given(tensors(5), st.floats(1e-5, 1))
+@given(dtypes.flatmap(lambda dtype: tensors(5, dtype=dtype)), st.floats(1e-5, 1))
 def test_unit_direction_with_a_guard_is_the_stated_formula(h, eps):
-    k = unit_direction(h, eps)
-    assert_close(k, h / math.sqrt((h @ h).item() + eps**2), **CLOSE)
-    assert k.norm() < 1
+    k, exact = unit_direction(h, eps), h.double()
+    assert_close(k, exact / math.sqrt((exact @ exact).item() + eps**2), **near(k))
+    assert k.norm() < 1 + 4 * torch.finfo(k.dtype).eps
+
+
+@given(dtypes, magnitudes)
+def test_the_guard_takes_a_part_that_is_its_share(dtype, eps):
+    # of h as long as eps the square of k is one half
+    h = torch.tensor([0.6, 0.0, -0.8], dtype=dtype) * eps
+    assert unit_direction(h, eps).square().sum().item() == pytest.approx(0.5, rel=16 * torch.finfo(dtype).eps)
 
 
 def test_the_guard_keeps_value_and_gradient_finite_at_zero():
@@ -66,44 +98,54 @@ def test_the_guard_keeps_value_and_gradient_finite_at_zero():
 
 @given(directions(), betas)
 def test_eigenvalues_are_ones_and_one_minus_beta(k, beta):
-    eigenvalues = torch.linalg.eigvalsh(delta_matrix(k, beta))
+    a = delta_matrix(k, beta)
+    assert a.dtype == k.dtype
     expected = torch.tensor([1.0] * (len(k) - 1) + [1 - beta], dtype=torch.float64).sort().values
-    assert_close(eigenvalues, expected, **CLOSE)
-    assert_close(delta_matrix(k, beta) @ k, (1 - beta) * k, **CLOSE)
+    assert_close(torch.linalg.eigvalsh(a.double()), expected, **near(k))
+    assert_close(a @ k, (1 - beta) * k, **near(k))
 
 
 @given(directions(), betas)
 def test_singular_values_and_determinant(k, beta):
-    a = delta_matrix(k, beta)
+    a = delta_matrix(k, beta).double()
     expected = torch.tensor([1.0] * (len(k) - 1) + [abs(1 - beta)], dtype=torch.float64).sort(descending=True).values
-    assert_close(torch.linalg.svdvals(a), expected, **CLOSE)
-    assert torch.linalg.det(a).item() == pytest.approx(1 - beta, abs=1e-12)
+    assert_close(torch.linalg.svdvals(a), expected, **near(k))
+    assert torch.linalg.det(a).item() == pytest.approx(1 - beta, abs=near(k)["atol"])
 
 
 @given(directions(most=4), betas, st.integers(1, 3))
 def test_lifted_to_several_value_channels_the_determinant_is_a_power(k, beta, channels):
     d = len(k)
-    x = torch.zeros(d, channels, dtype=torch.float64)
+    x = torch.zeros(d, channels, dtype=k.dtype)
     lifted = torch.autograd.functional.jacobian(lambda x: delta_shortcut(x, k, beta), x)
-    det = torch.linalg.det(lifted.reshape(d * channels, d * channels))
-    assert det.item() == pytest.approx((1 - beta) ** channels, abs=1e-12)
+    det = torch.linalg.det(lifted.reshape(d * channels, d * channels).double())
+    assert det.item() == pytest.approx((1 - beta) ** channels, abs=near(k, channels * 2**channels)["atol"])  # |1 − β| is at most 2
 
 
 @given(directions(), betas)
 def test_orthogonal_if_and_only_if_beta_is_zero_or_two(k, beta):
     # AᵀA − I = β (β − 2) k kᵀ, so the defect vanishes at 0 and at 2 and nowhere else
-    a = delta_matrix(k, beta)
+    a = delta_matrix(k, beta).double()
     defect = torch.linalg.matrix_norm(a.T @ a - torch.eye(len(k), dtype=torch.float64))
-    assert defect.item() == pytest.approx(abs(beta * (beta - 2)), abs=1e-12)
+    assert defect.item() == pytest.approx(abs(beta * (beta - 2)), abs=near(k, 2)["atol"])
 
 
 @given(directions())
 def test_the_three_named_gates(k):
-    identity = torch.eye(len(k), dtype=torch.float64)
+    identity = torch.eye(len(k), dtype=k.dtype)
     assert_close(delta_matrix(k, 0), identity, rtol=0, atol=0)
     projection = delta_matrix(k, 1)
-    assert_close(projection @ projection, projection, **CLOSE)
+    assert_close(projection @ projection, projection, **near(k))
     assert_close(delta_matrix(k, 2), householder_matrix(k), rtol=0, atol=0)
+
+
+@given(updates(channels=0), st.floats(0, 2))
+def test_the_shortcut_never_lengthens_a_state_for_beta_up_to_two_and_keeps_it_at_the_ends(case, beta):
+    x, k, _, _ = case
+    length, tolerance = x.norm(dim=-1), near(k, largest(x))["atol"]
+    assert (delta_shortcut(x, k, beta).norm(dim=-1) <= length + tolerance).all()
+    for end in (0.0, 2.0):
+        assert_close(delta_shortcut(x, k, end).norm(dim=-1), length, rtol=0, atol=tolerance)
 
 
 # ---------------------------------------------------------------- the update
@@ -111,56 +153,58 @@ def test_the_three_named_gates(k):
 @given(updates(channels=0))
 def test_update_of_a_vector_state_is_a_x_plus_beta_v_k(case):
     x, k, v, beta = case
-    expected = (delta_matrix(k, beta) @ x.unsqueeze(-1)).squeeze(-1) + (beta * v).unsqueeze(-1) * k
+    kept = (delta_matrix(k, beta).double() @ x.double().unsqueeze(-1)).squeeze(-1)
     updated = delta_update(x, k, v, beta)
-    assert updated.shape == x.shape
-    assert_close(updated, expected, **CLOSE)
-    assert_close(delta_shortcut(x, k, beta), (delta_matrix(k, beta) @ x.unsqueeze(-1)).squeeze(-1), **CLOSE)
+    assert (updated.shape, updated.dtype) == (x.shape, x.dtype)
+    assert_close(updated, kept + (beta * v).double().unsqueeze(-1) * k.double(), **rounding(case))
+    assert_close(delta_shortcut(x, k, beta), kept, **rounding(case))
 
 
 @given(updates(channels=4))
 def test_update_of_a_matrix_state_is_a_x_plus_beta_k_v(case):
     x, k, v, beta = case
-    write = torch.einsum("...,...i,...j->...ij", beta, k, v)
+    kept, write = delta_matrix(k, beta).double() @ x.double(), torch.einsum("...,...i,...j->...ij", *wide((beta, k, v)))
     updated = delta_update(x, k, v, beta)
-    assert updated.shape == x.shape
-    assert_close(updated, delta_matrix(k, beta) @ x + write, **CLOSE)
-    assert_close(delta_shortcut(x, k, beta), delta_matrix(k, beta) @ x, **CLOSE)
+    assert (updated.shape, updated.dtype) == (x.shape, x.dtype)
+    assert_close(updated, kept + write, **rounding(case))
+    assert_close(delta_shortcut(x, k, beta), kept, **rounding(case))
 
 
 @given(st.sampled_from([0, 4]).flatmap(lambda channels: updates(channels=channels)))
 def test_without_erasing_only_the_value_is_written(case):
     x, k, v, beta = case
     nothing = torch.zeros_like(x)
-    assert_close(delta_update(x, k, v, beta, erase=False), x + delta_update(nothing, k, v, beta), **CLOSE)
+    assert_close(delta_update(x, k, v, beta, erase=False), x + delta_update(nothing, k, v, beta), **rounding(case))
 
 
-@given(st.sampled_from([0, 4]).flatmap(lambda channels: updates(channels=channels)), st.floats(0.1, 3), st.floats(0, 1))
+@given(st.sampled_from([0, 4]).flatmap(lambda channels: updates(channels=channels)), magnitudes, st.floats(0, 1))
 def test_with_a_guard_the_direction_is_normalised_on_the_way(case, length, eps):
     x, k, v, beta = case
-    assert_close(delta_update(x, length * k, v, beta, eps=eps), delta_update(x, unit_direction(length * k, eps), v, beta), **CLOSE)
+    assert_close(delta_update(x, length * k, v, beta, eps=eps), delta_update(x, unit_direction(length * k, eps), v, beta), **rounding(case))
 
 
 @given(updates(channels=4))
 def test_the_readout_moves_towards_the_value_at_rate_beta(case):
-    x, k, v, beta = case
-    before, after = (torch.einsum("...i,...ij->...j", k, s) for s in (x, delta_update(x, k, v, beta)))
-    assert_close(after, (1 - beta)[..., None] * before + beta[..., None] * v, **CLOSE)
+    x, k, v, beta = wide(case)
+    before, after = (torch.einsum("...i,...ij->...j", k, s.double()) for s in (x, delta_update(*case)))
+    assert_close(after, (1 - beta)[..., None] * before + beta[..., None] * v, **rounding(case))
 
 
 @given(updates(channels=0))
 def test_nothing_moves_across_the_direction(case):
-    x, k, v, beta = case
-    step = delta_update(x, k, v, beta) - x
-    assert_close(step, (k * step).sum(-1, keepdim=True) * k, **CLOSE)
+    x, k, _, _ = wide(case)
+    step = delta_update(*case).double() - x
+    assert_close(step, (k * step).sum(-1, keepdim=True) * k, **rounding(case))
 
 
-@given(updates(channels=3), st.floats(0.1, 3))
+@given(updates(channels=3), magnitudes)
 def test_the_law_holds_for_a_direction_of_any_length(case, length):
     x, k, v, beta = case
     k = length * k
-    erased = v - torch.einsum("...i,...ij->...j", k, x)
-    assert_close(delta_update(x, k, v, beta), x + torch.einsum("...,...i,...j->...ij", beta, k, erased), **CLOSE)
+    size = largest(x) * (1 + length**2) + largest(v) * length
+    exact = wide((x, k, v, beta))
+    erased = exact[2] - torch.einsum("...i,...ij->...j", exact[1], exact[0])
+    assert_close(delta_update(x, k, v, beta), exact[0] + torch.einsum("...,...i,...j->...ij", exact[3], exact[1], erased), **near(k, size))
 
 
 @pytest.mark.parametrize("inner", [(), (3,)])
@@ -176,9 +220,11 @@ def test_leading_axes_are_one_update_each(inner):
     assert delta_matrix(k, beta).shape == (2, 4, 5, 5)
 
 
-@given(tensors(2, 1, 4, 3), tensors(2, 1, 1, 3), arrays(np.float64, (2, 1, 1), elements=betas).map(torch.from_numpy))
-def test_one_direction_for_all_positions_is_that_direction_at_each(x, k, beta):
-    assert_close(delta_shortcut(x, k, beta), delta_shortcut(x, k.expand(2, 1, 4, 3), beta.expand(2, 1, 4)), **CLOSE)
+@given(dtypes.flatmap(lambda dtype: st.tuples(tensors(2, 1, 4, 3, dtype=dtype), tensors(2, 1, 1, 3, dtype=dtype, least=1e-3))), betas)
+def test_one_direction_for_all_positions_is_that_direction_at_each(case, beta):
+    x, k = case[0], unit_direction(case[1])
+    beta = torch.full((2, 1, 1), beta, dtype=x.dtype)
+    assert_close(delta_shortcut(x, k, beta), delta_shortcut(x, k.expand(2, 1, 4, 3), beta.expand(2, 1, 4)), **near(k, largest(x)))
 
 
 def test_directions_broadcast_over_states():
@@ -210,6 +256,8 @@ def test_gradients():
     assert check(delta_update, (leaf(2, 3), h, leaf(2), beta))
     assert check(delta_update, (leaf(2, 3, 4), h, leaf(2, 4), beta))
     assert check(lambda *case: delta_update(*case, eps=0.1), (leaf(2, 3, 4), h, leaf(2, 4), beta))
+    for channels in ((), (4,)):
+        assert check(lambda *case: delta_update(*case, erase=False), (leaf(2, 3, *channels), h, leaf(2, *channels), beta))
     assert check(delta_shortcut, (leaf(2, 3), h, beta))
     assert check(delta_shortcut, (leaf(2, 5, 3), leaf(2, 1, 3), leaf(2, 1)))
 
@@ -223,11 +271,15 @@ def diagonal_case(seed):
     return tuple(torch.randn(shape, dtype=torch.float64, generator=generator) for shape in [(2, 3, 4)] * 3 + [()])
 
 
-@given(st.integers(0, 2**16))
-def test_the_diagonal_update_scales_each_feature_and_adds_its_share(seed):
-    x, update, beta, alpha = diagonal_case(seed)
-    shortcut = torch.diag_embed(1 - alpha * beta)
-    assert_close(diagonal_update(x, update, beta, alpha), (shortcut @ x.unsqueeze(-1)).squeeze(-1) + beta * update, **CLOSE)
+@given(st.integers(0, 2**16), dtypes, magnitudes, magnitudes)
+def test_the_diagonal_update_scales_each_feature_and_adds_its_share(seed, dtype, size, share):
+    x, update, beta, alpha = (t.to(dtype) for t in diagonal_case(seed))
+    case = size * x, share * update, beta, alpha
+    x, update, beta, alpha = wide(case)
+    updated, shortcut = diagonal_update(*case), torch.diag_embed(1 - alpha * beta)
+    terms = (1 + (alpha * beta).abs()) * x.abs() + (beta * update).abs()  # what is added up; each is rounded a few times
+    assert updated.dtype == dtype
+    assert ((updated - (shortcut @ x.unsqueeze(-1)).squeeze(-1) - beta * update).abs() <= 4 * torch.finfo(dtype).eps * terms).all()
 
 
 def test_the_diagonal_update_has_first_and_second_derivatives():

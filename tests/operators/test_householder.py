@@ -10,43 +10,64 @@ from geolab.operators import householder_matrix, reflect, unit_direction
 
 CLOSE = dict(rtol=0, atol=1e-13)
 coordinates = st.floats(-1, 1)
+magnitudes = st.floats(-6, 6).map(lambda power: 10**power)
+dtypes = st.sampled_from([torch.float32, torch.float64])
+
+
+def near(k, size=1.0):
+    """To rounding: k is unit to a few eps, and every law here is a sum of d products of its numbers, times `size`."""
+    return dict(rtol=0, atol=8 * len(k) * torch.finfo(k.dtype).eps * size)
+
+
+@st.composite
+def vectors(draw, d):
+    """(d,) in float64, not zero: the largest number is of a size from 1e-6 to 1e6."""
+    h = draw(arrays(np.float64, d, elements=coordinates).filter(np.any))
+    return torch.from_numpy(h / np.abs(h).max() * draw(magnitudes))
 
 
 @st.composite
 def directions(draw, most=8):
-    """k of unit length, in 1 to `most` dimensions."""
-    h = draw(arrays(np.float64, draw(st.integers(1, most)), elements=coordinates).filter(
-        lambda h: np.linalg.norm(h) > 0.01))
-    return unit_direction(torch.from_numpy(h))
+    """k of unit length, in 1 to `most` dimensions, from any vector that isn't zero."""
+    return unit_direction(draw(vectors(draw(st.integers(1, most)))).to(draw(dtypes)))
 
 
 @given(directions())
 def test_symmetric_orthogonal_and_its_own_inverse(k):
-    h, identity = householder_matrix(k), torch.eye(len(k), dtype=torch.float64)
+    h, identity = householder_matrix(k), torch.eye(len(k), dtype=k.dtype)
+    assert h.dtype == k.dtype
     assert_close(h, h.T, rtol=0, atol=0)
-    assert_close(h @ h.T, identity, **CLOSE)
-    assert_close(h @ h, identity, **CLOSE)
+    assert_close(h @ h.T, identity, **near(k))
+    assert_close(h @ h, identity, **near(k))
 
 
 @given(directions())
 def test_determinant_is_minus_one(k):
-    assert torch.linalg.det(householder_matrix(k)).item() == pytest.approx(-1, abs=1e-13)
+    assert torch.linalg.det(householder_matrix(k).double()).item() == pytest.approx(-1, abs=near(k)["atol"])
+
+
+@given(directions())
+def test_its_eigenvalues_are_minus_one_once_and_one(k):
+    expected = torch.tensor([-1.0] + (len(k) - 1) * [1.0], dtype=torch.float64)
+    assert_close(torch.linalg.eigvalsh(householder_matrix(k).double()), expected, **near(k))
 
 
 @given(directions(), st.data())
 def test_flips_its_direction_and_fixes_the_complement(k, data):
-    x = torch.from_numpy(data.draw(arrays(np.float64, len(k), elements=coordinates)))
-    h = householder_matrix(k)
-    assert_close(h @ k, -k, **CLOSE)
-    across = x - (k @ x) * k
-    assert_close(h @ across, across, **CLOSE)
+    x, h = data.draw(vectors(len(k))), householder_matrix(k).double()
+    wide = unit_direction(k.double())
+    assert_close(h @ wide, -wide, **near(k))
+    across = x - (wide @ x) * wide
+    assert_close(h @ across, across, **near(k, x.norm().item()))
 
 
 @given(directions(), st.data())
 def test_reflect_is_the_matrix_and_keeps_lengths(k, data):
-    x = torch.from_numpy(data.draw(arrays(np.float64, len(k), elements=coordinates)))
-    assert_close(reflect(x, k), householder_matrix(k) @ x, **CLOSE)
-    assert reflect(x, k).norm().item() == pytest.approx(x.norm().item(), abs=1e-13)
+    x = data.draw(vectors(len(k))).to(k.dtype)
+    reflected, length = reflect(x, k), x.norm().item()
+    assert reflected.dtype == k.dtype
+    assert_close(reflected, householder_matrix(k) @ x, **near(k, length))
+    assert reflected.norm().item() == pytest.approx(length, rel=near(k)["atol"])
 
 
 def test_leading_axes_are_one_reflection_each():

@@ -17,12 +17,17 @@ def test_it_says_whence_it_comes(key):
     assert table.number.strip() and table.origin.strip() and table.unit.strip()
 
 
+NOT_FINITE = {("emhc-appendix-a4", "entropy", "f′(0)"), ("emhc-appendix-a4", "min(γ, 1 − γ)²", "f′(½)")}  # the paper says so itself
+
+
 @every_table
 def test_every_row_has_the_same_columns_and_finite_numbers(key):
-    rows = list(TABLES[key].rows.values())
-    assert rows and rows[0] and all(list(row) == list(rows[0]) for row in rows)
-    for mean, deviation in (cell for row in rows for cell in row.values()):
-        assert math.isfinite(mean) and (deviation is None or math.isfinite(deviation) and deviation >= 0)
+    rows = TABLES[key].rows
+    first = next(iter(rows.values()))
+    assert first and all(list(row) == list(first) for row in rows.values())
+    for name, column, (mean, deviation) in ((name, column, cell) for name, row in rows.items() for column, cell in row.items()):
+        assert math.isfinite(mean) == ((key, name, column) not in NOT_FINITE)
+        assert deviation is None or math.isfinite(deviation) and deviation >= 0
 
 
 def means(key, row):
@@ -52,6 +57,40 @@ def test_gt_perplexities_are_the_exponentials_of_their_cross_entropies(row):
 def test_emhc_ratios_follow_from_the_losses(row):
     gpt, ddl, *_, emhc = means(f"emhc-table-6-{row}", row)
     assert [round(gpt / emhc, 1), round(ddl / emhc, 1)] == means("emhc-table-6-ratios", row)
+
+
+@pytest.mark.parametrize("row, key, task", [("stability", "emhc-table-6-stability", "stability"),
+                                            ("near π, single", "emhc-table-12", "single"), ("near π, multi", "emhc-table-12", "multi")])
+def test_emhc_leads_over_jpmhc_follow_from_the_losses(row, key, task):
+    *_, jpmhc, emhc = means(key, task)
+    assert [round(jpmhc / emhc, 1)] == means("emhc-ratios-jpmhc", row)
+
+
+def test_the_readme_and_figure_6_agree_on_jpmhc():
+    assert means("emhc-table-7-jpmhc", "JPmHC") == means("emhc-figure-6", "JPmHC")[-1:]
+
+
+def entropy(gate):
+    return -sum(p * math.log(p) for p in (gate, 1 - gate) if p)
+
+
+@pytest.mark.parametrize("row, f", [("4γ(1 − γ)", lambda g: 4 * g * (1 - g)), ("entropy", entropy),
+                                    ("[γ(1 − γ)]²", lambda g: (g * (1 - g)) ** 2), ("min(γ, 1 − γ)²", lambda g: min(g, 1 - g) ** 2)])
+def test_emhc_regularisers_have_the_values_and_slopes_of_appendix_a4(row, f):
+    def slope(gate, step):
+        return (f(gate + step) - f(gate)) / step
+
+    middle, slope_there, slope_at_end = means("emhc-appendix-a4", row)
+    assert middle == pytest.approx(f(0.5), abs=0.005)
+    before, after = slope(0.5, -1e-6), slope(0.5, 1e-6)
+    if math.isnan(slope_there):  # a kink
+        assert before > 0.9 and after < -0.9
+    else:
+        assert (before, after) == pytest.approx((slope_there, slope_there), abs=1e-5)
+    if math.isinf(slope_at_end):  # it grows without end, like −log of the step
+        assert slope(0, 1e-12) - slope(0, 1e-6) == pytest.approx(6 * math.log(10), abs=0.01)
+    else:
+        assert slope(0, 1e-6) == pytest.approx(slope_at_end, abs=1e-4)
 
 
 @pytest.mark.parametrize("row", TABLES["jpmhc-arc"].rows)

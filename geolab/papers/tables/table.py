@@ -9,7 +9,7 @@ Rows = dict[str, dict[str, tuple[float, float | None]]]
 class Table:
     """Rows of reported numbers: {row name: {column name: (mean, standard deviation over seeds or None)}}.
 
-    Every row has the same columns, and every number is finite.
+    Every row has the same columns. Every number is finite, but where the source itself says infinite (inf) or undefined (nan).
     """
 
     source: str   # a key of papers.SOURCES
