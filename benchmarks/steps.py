@@ -7,7 +7,7 @@
 
 A step is forward, backward and fused AdamW. The models take turns, one step each a round, and each ratio is to the first model, the
 additive one, in the same run: eager over eager, compiled over compiled. On the device the median counts and activations are bfloat16 under
-autocast; on the CPU each model's fastest step counts, in float32.
+autocast; on the CPU the median of the rounds' ratios, in float32.
 
 The backbone on the device has the streams of mHC's 27B model, for which the paper reports 6.7 % more time: 2560 features at length
 4096 and n = 4. Its MLP is dense, with 12288 hidden features in place of a mixture of experts. What matters to the ratio is the work of a

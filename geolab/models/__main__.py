@@ -4,6 +4,7 @@ import argparse
 import time
 from collections.abc import Callable
 from functools import partial
+from statistics import median
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,7 @@ One row a registered residual with its defaults, all in the same Transformer. Th
   state        numbers that the network carries from sublayer to sublayer, for each token
   causal       whether no output depends on inputs after it: derivatives measured on a tiny model
   step         CPU time of a training step (forward, backward, optimizer) over that of the first row. The models take turns, one
-               step each a round, on one thread, and each model's fastest step counts
+               step each a round, on one thread, and the median of the rounds' ratios counts
   floor        of a state that is n times as wide: the least that step can be, were the sublayers as fast as the first row's and
                each pass over the state as fast as a copy, measured in the same run. A sublayer reads the streams, then
                mixes and writes them: 3n + 2 vectors of width D moved a token, and 5n + 3 on the way back
@@ -73,10 +74,15 @@ class PlainTorch(nn.Module):
 
 
 def step_times(models: list[nn.Module], x: Tensor, repeats: int) -> list[float]:
-    """Seconds of each model's fastest training step, out of `repeats` rounds in which the models take turns."""
+    """Seconds of a training step of each model, out of `repeats` rounds in which the models take turns.
+
+    Of the first model the fastest; of another, that times the median over rounds of its step over the first one's in the same
+    round: a machine's speed changes by the minute, and the steps of a round are neighbours.
+    """
     steps = [training_step(model, x) for model in models]
-    times = [[_seconds(step) for step in steps] for _ in range(repeats + 1)][1:]  # the first round warms up
-    return [min(column) for column in zip(*times)]
+    rounds = [[_seconds(step) for step in steps] for _ in range(repeats + 1)][1:]  # the first round warms up
+    fastest = min(times[0] for times in rounds)
+    return [fastest * median(times[k] / times[0] for times in rounds) for k in range(len(models))]
 
 
 def training_step(model: nn.Module, x: Tensor) -> Callable[[], None]:
@@ -162,7 +168,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--layers", type=int, default=4, help="blocks of two sublayers; not with --table5 (default %(default)s)")
     parser.add_argument("--batch", type=int, help="sequences a step (default 16; 64 with --table5)")
     parser.add_argument("--length", type=int, default=127, help="positions a sequence (default %(default)s)")
-    parser.add_argument("--repeats", type=int, default=5, help="rounds, the fastest counts (default %(default)s)")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds, whose median counts (default %(default)s)")
     other = parser.add_mutually_exclusive_group()
     other.add_argument("--table5", action="store_true", help="the models of E-MHC-Geo's table 5, in place of the registry")
     other.add_argument("--variants", action="store_true", help="residuals with options other than their defaults, in place of the registry")

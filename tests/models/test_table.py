@@ -107,6 +107,13 @@ def test_models_take_turns(monkeypatch):
     assert order == ["a", "b"] * 3  # the first round warms up
 
 
+def test_a_machine_that_slows_down_changes_no_ratio(monkeypatch):
+    seconds = iter([9.0, 9.0, 1.0, 2.0, 3.0, 6.0, 10.0, 20.0])  # a round to warm up, then each slower than the last
+    monkeypatch.setattr(table, "training_step", lambda model, x: None)
+    monkeypatch.setattr(table, "_seconds", lambda step: next(seconds))
+    assert table.step_times(["a", "b"], None, repeats=3) == [1.0, 2.0]
+
+
 @pytest.mark.parametrize("arguments, message", [
     (["--batch", "0"], "--batch must be at least 1, got 0"), (["--width", "10"], "width must be divisible by heads"),
     (["--table5", "--variants"], "--variants: not allowed with argument --table5")])
