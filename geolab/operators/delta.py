@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from geolab._checks import require_unit, require_width
 from geolab.operators.dispatch import with_kernel
-from geolab.operators.precision import full_precision, in_state_dtype
+from geolab.operators.precision import full_precision, in_state_dtype, widened
 
 
 @full_precision
@@ -43,7 +43,7 @@ def delta_matrix(direction: Tensor, beta: Tensor | float) -> Tensor:
 
 
 @in_state_dtype
-def delta_shortcut(x: Tensor, direction: Tensor, beta: Tensor | float) -> Tensor:
+def delta_shortcut(x: Tensor, direction: Tensor, beta: Tensor | float, eps: float | None = None) -> Tensor:
     """A x = x − β (kᵀx) k: the delta update that writes nothing.
 
     One k and β for all positions goes by matrix products, on every device; anything else as `delta_update`.
@@ -51,8 +51,8 @@ def delta_shortcut(x: Tensor, direction: Tensor, beta: Tensor | float) -> Tensor
     """
     beta = torch.as_tensor(beta, dtype=direction.dtype, device=direction.device)
     if direction.shape == (*x.shape[:-2], 1, x.shape[-1]) and beta.shape == direction.shape[:-1]:  # one k and β for all positions
-        return _Shared.apply(x, direction, beta.unsqueeze(-1))
-    return delta_update(x, direction, torch.zeros((), dtype=x.dtype, device=x.device), beta)
+        return _Shared.apply(x, direction, beta.unsqueeze(-1), eps)
+    return delta_update(x, direction, torch.zeros((), dtype=x.dtype, device=x.device), beta, eps=eps)
 
 
 @with_kernel
@@ -127,24 +127,29 @@ class _Diagonal(Function):
 
 
 class _Shared(Function):
-    """Z = X − β (X k) kᵀ for states (..., T, d) in rows under one k (..., 1, d) and β (..., 1, 1).
+    """Z = X − s (X h) hᵀ for states (..., T, d) in rows under one h (..., 1, d) and β (..., 1, 1): s is β, or β / (‖h‖² + eps²).
 
-    Z is kept and not X, since the sublayer that reads Z keeps it anyway: X = Z + β (X k) kᵀ, where a gradient asks for it.
-    Row by matrix, kᵀXᵀ, the products take half the time of X k; and a product of inner size 1 would copy the state first.
+    Z is kept and not X, since the sublayer that reads Z keeps it anyway: X = Z + s (X h) hᵀ, where a gradient asks for it.
+    Row by matrix, hᵀXᵀ, the products take half the time of X h; and a product of inner size 1 would copy the state first.
     """
 
     @staticmethod
-    def forward(ctx, x: Tensor, k: Tensor, beta: Tensor) -> Tensor:
-        readout, step = k @ x.mT, beta * k                                    # (..., 1, T) and (..., 1, d)
+    def forward(ctx, x: Tensor, h: Tensor, beta: Tensor, eps: float | None) -> Tensor:
+        wide = widened(h)
+        inverse = torch.ones_like(beta) if eps is None else 1 / (wide.square().sum(-1, keepdim=True) + eps**2)
+        readout, step = h @ x.mT, (beta * inverse * wide).to(h.dtype)         # (..., 1, T) and (..., 1, d)
         z = torch.addcmul(x, readout.mT, step, value=-1)
-        ctx.save_for_backward(z, k, beta, readout)
+        ctx.save_for_backward(z, h, beta, inverse, readout, step)
+        ctx.normalised = eps is not None
         return z
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        z, k, beta, readout = ctx.saved_tensors
-        along, step = k @ grad.mT, beta * k
-        grad_beta = -(along @ readout.mT)
-        grad_k = grad_beta * beta * step - beta * (along @ z + readout @ grad)
-        return torch.addcmul(grad, along.mT, step, value=-1), grad_k, grad_beta
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        z, h, beta, inverse, readout, step = ctx.saved_tensors
+        along, by_step = step @ grad.mT, readout @ grad
+        by_beta = (by_step * h).sum(-1, keepdim=True) * inverse
+        by_h = along @ z + (along @ readout.mT) * step + beta * inverse * by_step
+        if ctx.normalised:
+            by_h = by_h - 2 * by_beta * step
+        return torch.addcmul(grad, along.mT, h, value=-1), -by_h.to(h.dtype), -by_beta.to(beta.dtype), None

@@ -24,6 +24,7 @@ from geolab.residuals.pooling import Hidden, small_linear
 from geolab.residuals.streams import Coefficients
 
 SLICES = 4
+EPS = 1e-12  # of the direction's normalisation
 
 
 class Erasure(NamedTuple):
@@ -52,14 +53,18 @@ class BenchmarkDelta(Residual):
         self.leaks = pool == "sequence"
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        z = delta_shortcut(state, *self.coefficients(state))
+        z = delta_shortcut(state, *self.generate(state), eps=EPS)
         return z + sublayer(z)
+
+    def generate(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        """k before its normalisation and β, at a state (B, T, D)."""
+        for_direction, for_beta = self.hidden(state).chunk(2, dim=-1)
+        return self.direction_head(for_direction), 2 * torch.sigmoid(self.beta_head(for_beta).squeeze(-1))
 
     def coefficients(self, state: Tensor) -> Erasure:
         """k and β at a state (B, T, D)."""
-        for_direction, for_beta = self.hidden(state).chunk(2, dim=-1)
-        direction = unit_direction(self.direction_head(for_direction), eps=1e-12)
-        return Erasure(direction, 2 * torch.sigmoid(self.beta_head(for_beta).squeeze(-1)))
+        direction, beta = self.generate(state)
+        return Erasure(unit_direction(direction, EPS), beta)
 
 
 class BenchmarkMHC(Residual):

@@ -318,3 +318,14 @@ def test_state_and_direction_must_agree(x, message):
 def test_beta_with_an_axis_too_many_is_refused():
     with pytest.raises(ValueError, match=r"beta must be one number a direction, got \(2, 1\) with direction \(2, 3\)"):
         delta_update(torch.ones(2, 3), unit_direction(torch.ones(2, 3)), 0.0, torch.ones(2, 1))
+
+
+def test_a_shared_direction_is_normalised_as_any_other():
+    x, h, beta = torch.randn(2, 5, 3, dtype=torch.float64), torch.randn(2, 1, 3, dtype=torch.float64), torch.rand(2, 1, dtype=torch.float64)
+    for eps in (0.0, 1e-12, 0.5):
+        assert_close(delta_shortcut(x, h, beta, eps=eps), delta_shortcut(x, unit_direction(h, eps), beta), **CLOSE)
+        x, h, beta = (t.requires_grad_() for t in (x, h, beta))
+        assert torch.autograd.gradcheck(lambda *t: delta_shortcut(*t, eps=eps), (x, h, beta))
+    gone = torch.zeros(2, 1, 3, dtype=torch.float64, requires_grad=True)
+    y = delta_shortcut(x, gone, beta, eps=1e-12)
+    assert torch.equal(y, x) and torch.autograd.grad(y.sum(), gone)[0].isfinite().all()
