@@ -7,7 +7,9 @@
 
 A step is forward, backward and fused AdamW. The models take turns, one step each a round, and each ratio is to the first model, the
 additive one, in the same run: eager over eager, compiled over compiled. On the device the median counts and activations are bfloat16 under
-autocast; on the CPU the median of the rounds' ratios, in float32.
+autocast. On the CPU, in float32, a process gives the median of its rounds' ratios. Processes differ there by a few percent, a model measured
+beside its own copy too, and more rounds don't even that out. So several run one after another, and a row is the mean of theirs, with the half
+width of its 95 % interval.
 
 The backbone on the device has the streams of mHC's 27B model, for which the paper reports 6.7 % more time: 2560 features at length
 4096 and n = 4. Its MLP is dense, with 12288 hidden features in place of a mixture of experts. What matters to the ratio is the work of a
@@ -18,10 +20,11 @@ Compiling takes a minute or two a residual; `--modes eager,kernels` does without
 
 import argparse
 import gc
+import multiprocessing
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +35,7 @@ from geolab.models import Transformer, TransformerConfig
 from geolab.models.__main__ import step_times, training_step
 from geolab.papers.configurations import EMHC, EMHC_STREAM
 from geolab.residuals import REGISTRY
-from geolab.results import record
+from geolab.results import interval, record
 
 MODES = {"eager": ("never", False), "kernels": ("auto", False), "compiled": ("never", True), "compiled-kernels": ("auto", True)}
 SIZES = {"cuda": {"width": 2560, "layers": 4, "heads": 20, "hidden": 12288, "batch": 2, "length": 4096, "repeats": 11},
@@ -63,14 +66,30 @@ def configuration(device: str, size: dict) -> TransformerConfig:
     return make(size["width"], size["layers"], size["heads"], hidden=size["hidden"], max_length=max(8, size["length"]))
 
 
-def on_cpu(makers: Makers, modes: list[str], size: dict) -> list[dict]:
-    """A row a model and mode."""
-    models = {name: make() for name, make in makers.items()}
-    runs = [(name, mode, Run(model, mode)) for name, model in models.items() for mode in modes]
-    seconds = step_times([run for _, _, run in runs], torch.randn(size["batch"], size["length"], size["width"]), size["repeats"])
-    rows = [_row(name, mode, models[name]) | {"ms": _digits(1e3 * time)} for (name, mode, _), time in zip(runs, seconds)]
-    first = {row["mode"]: row["ms"] for row in rows[:len(modes)]}
-    return [row | {"ratio": _digits(row["ms"] / first[row["mode"]])} for row in rows]
+def on_cpu(makers: Makers, modes: list[str], size: dict, processes: int) -> list[dict]:
+    """A row a model and mode, from so many processes one after another."""
+    runs = []
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        for run in pool.imap(partial(_in_a_process, makers, modes, size), range(processes)):
+            runs.append(run)
+            print(f"{len(runs)} of {processes} processes", flush=True)
+    rows = []
+    for name, make in makers.items():
+        model = make()
+        for mode in modes:
+            ratios = [run[name, mode] / run[next(iter(makers)), mode] for run in runs]
+            row = _row(name, mode, model) | {"ms": _digits(1e3 * mean(run[name, mode] for run in runs)), "ratio": _digits(mean(ratios))}
+            rows.append(row | ({"half width": _digits(interval(ratios)[1])} if processes > 1 else {}))
+    return rows
+
+
+def _in_a_process(makers: Makers, modes: list[str], size: dict, seed: int) -> dict[tuple[str, str], float]:
+    """Seconds of a step, by model and mode, on one thread."""
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    runs = {(name, mode): Run(model, mode) for name, make in makers.items() for model in [make()] for mode in modes}
+    seconds = step_times(list(runs.values()), torch.randn(size["batch"], size["length"], size["width"]), size["repeats"])
+    return dict(zip(runs, seconds))
 
 
 def on_cuda(makers: Makers, modes: list[str], size: dict, device: str = "cuda") -> list[dict]:
@@ -129,7 +148,7 @@ def _digits(number: float) -> float:
 
 
 def line(row: dict) -> str:
-    numbers = row.get("failed") or f"{row['ms']:>9.1f} ms  {row['ratio']:>6.3f}"
+    numbers = row.get("failed") or f"{row['ms']:>9.1f} ms  {row['ratio']:>6.3f}" + (f" ± {row['half width']:.3f}" if "half width" in row else "")
     return f"{row['residual']:<16} {row['mode']:<17} {numbers}" + (f"  {row['peak_bytes'] / 2**30:>6.1f} GiB" if "peak_bytes" in row else "")
 
 
@@ -142,6 +161,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--modes", help=f"with commas, of {', '.join(MODES)} (default all; eager on the CPU)")
     for name in SIZES["cuda"]:
         parser.add_argument(f"--{name}", type=int, help=f"default {SIZES['cuda'][name]}; {SIZES['cpu'][name]} on the CPU")
+    parser.add_argument("--processes", type=int, default=6, help="on the CPU, one after another (default 6)")
     parser.add_argument("--table5", action="store_true", help="the models of E-MHC-Geo's table 5 at their own sizes, batch 64, length 127")
     given = parser.parse_args(arguments)
     known = list(TABLE5 if given.table5 else REGISTRY)
@@ -150,6 +170,8 @@ def main(arguments: list[str] | None = None) -> None:
     for kind, got, there in (("--only", names, known), ("--modes", modes, MODES)):
         if strange := [name for name in got if name not in there]:
             parser.error(f"{kind} must be among {', '.join(there)}, got {', '.join(strange)}")
+    if given.processes < 1:
+        parser.error(f"--processes must be at least 1, got {given.processes}")
     if given.out and given.out.exists() and not given.force:
         parser.error(f"{given.out} exists; --force writes over it")
     if given.device == "cuda" and not (torch.cuda.is_available() and kernels.TWINS):
@@ -161,14 +183,14 @@ def main(arguments: list[str] | None = None) -> None:
     if given.table5:
         size = TABLE5_SIZE | {"repeats": size["repeats"]}
     modes = list(dict.fromkeys([_against(mode) for mode in modes] + modes))
-    torch.manual_seed(0)
     config = None if given.table5 else configuration(given.device, size)
     makers = {name: TABLE5[name].trunk if given.table5 else partial(Transformer, config, name) for name in dict.fromkeys([known[0], *names])}
     if given.device == "cuda":
+        torch.manual_seed(0)
         rows = on_cuda(makers, modes, size)
     else:
-        torch.set_num_threads(1)
-        rows = on_cpu(makers, modes, size)
+        size |= {"processes": given.processes}
+        rows = on_cpu(makers, modes, size, given.processes)
         print("\n".join(map(line, rows)))
     if given.out:
         record(given.out, EXPERIMENT, {"device": given.device, "size": size, "streams": 4, "rows": rows}, force=given.force)

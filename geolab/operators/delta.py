@@ -137,19 +137,19 @@ class _Shared(Function):
     def forward(ctx, x: Tensor, h: Tensor, beta: Tensor, eps: float | None) -> Tensor:
         wide = widened(h)
         inverse = torch.ones_like(beta) if eps is None else 1 / (wide.square().sum(-1, keepdim=True) + eps**2)
-        readout, step = h @ x.mT, (beta * inverse * wide).to(h.dtype)         # (..., 1, T) and (..., 1, d)
+        rate = beta * inverse                                                # s: (..., 1, 1)
+        readout, step = h @ x.mT, (rate * wide).to(h.dtype)                   # (..., 1, T) and (..., 1, d)
         z = torch.addcmul(x, readout.mT, step, value=-1)
-        ctx.save_for_backward(z, h, beta, inverse, readout, step)
-        ctx.normalised = eps is not None
+        ctx.save_for_backward(z, h, beta, inverse, rate, readout, step)
+        ctx.shift = 0 if eps is None else 2
         return z
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        z, h, beta, inverse, readout, step = ctx.saved_tensors
+        z, h, beta, inverse, rate, readout, step = ctx.saved_tensors
         along, by_step = step @ grad.mT, readout @ grad
         by_beta = (by_step * h).sum(-1, keepdim=True) * inverse
-        by_h = along @ z + (along @ readout.mT) * step + beta * inverse * by_step
-        if ctx.normalised:
-            by_h = by_h - 2 * by_beta * step
+        # along X, where X is Z and along·readout = β by_beta times step; then s by_step, and what s itself loses by a longer h
+        by_h = torch.addcmul(along @ z, rate, by_step).addcmul_((beta - ctx.shift) * by_beta, step)
         return torch.addcmul(grad, along.mT, h, value=-1), -by_h.to(h.dtype), -by_beta.to(beta.dtype), None

@@ -7,7 +7,7 @@ import torch
 from benchmarks import steps
 from geolab.models import Transformer
 
-TINY = ["--width", "16", "--layers", "1", "--heads", "2", "--hidden", "32", "--batch", "2", "--length", "5", "--repeats", "1"]
+TINY = ["--width", "16", "--layers", "1", "--heads", "2", "--hidden", "32", "--batch", "2", "--length", "5", "--repeats", "1", "--processes", "1"]
 SIZE = {"width": 16, "batch": 2, "length": 5, "repeats": 3}
 
 
@@ -24,9 +24,10 @@ def test_on_a_cpu_each_ratio_is_to_the_additive_block(tmp_path):
 def test_the_models_of_table_5_are_measured_over_their_gpt(monkeypatch, capsys):
     monkeypatch.setitem(steps.TABLE5_SIZE, "batch", 1)
     monkeypatch.setitem(steps.TABLE5_SIZE, "length", 3)
-    steps.main(["--device", "cpu", "--table5", "--only", "emhc-hybrid", "--repeats", "1"])
-    printed = [row.split() for row in capsys.readouterr().out.splitlines()]
-    assert [row[0] for row in printed] == ["emhc-gpt", "emhc-hybrid"] and float(printed[0][-1]) == 1
+    steps.main(["--device", "cpu", "--table5", "--only", "emhc-hybrid", "--repeats", "1", "--processes", "2"])
+    first, second, *printed = [row.split() for row in capsys.readouterr().out.splitlines()]
+    assert first[0] == "1" and second[0] == "2" and [row[0] for row in printed] == ["emhc-gpt", "emhc-hybrid"]
+    assert printed[0][-3:] == ["1.000", "±", "0.000"] and printed[1][-2] == "±" and float(printed[1][-1]) > 0
 
 
 def test_on_a_device_every_mode_is_measured_beside_the_additive_block_in_the_same_mode(monkeypatch):
@@ -70,6 +71,7 @@ def test_the_backbone_on_a_device_is_as_wide_as_it_says():
 
 @pytest.mark.parametrize("arguments, message", [
     (["--only", "plus"], "--only must be among additive, "), (["--modes", "fast"], "got fast"),
+    (["--device", "cpu", "--processes", "0"], "--processes must be at least 1, got 0"),
     (["--device", "cpu", "--modes", "kernels"], "kernels need a CUDA device"),
     pytest.param([], "PyTorch sees none", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="here it measures"))])
 def test_it_says_what_is_missing(arguments, message, capsys):
