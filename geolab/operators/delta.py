@@ -8,11 +8,10 @@ value (...) or (..., d_v).
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from geolab._checks import require_unit, require_width
 from geolab.operators.dispatch import with_kernel
-from geolab.operators.precision import full_precision, in_state_dtype, widened
+from geolab.operators.precision import full_precision, in_state_dtype
 
 
 @full_precision
@@ -44,14 +43,7 @@ def delta_matrix(direction: Tensor, beta: Tensor | float) -> Tensor:
 
 @in_state_dtype
 def delta_shortcut(x: Tensor, direction: Tensor, beta: Tensor | float, eps: float | None = None) -> Tensor:
-    """A x = x − β (kᵀx) k: the delta update that writes nothing.
-
-    One k and β for all positions goes by matrix products, on every device; anything else as `delta_update`.
-    Arguments and errors as for `delta_update`.
-    """
-    beta = torch.as_tensor(beta, dtype=direction.dtype, device=direction.device)
-    if direction.shape == (*x.shape[:-2], 1, x.shape[-1]) and beta.shape == direction.shape[:-1]:  # one k and β for all positions
-        return _Shared.apply(x, direction, beta.unsqueeze(-1), eps)
+    """A x = x − β (kᵀx) k: the delta update that writes nothing. Arguments and errors as for `delta_update`."""
     return delta_update(x, direction, torch.zeros((), dtype=x.dtype, device=x.device), beta, eps=eps)
 
 
@@ -124,32 +116,3 @@ class _Diagonal(Function):
         grad_update = grad * beta
         grad_beta = grad * torch.addcmul(update, x, alpha, value=-1)
         return torch.addcmul(grad, grad_update, alpha, value=-1), grad_update, grad_beta, -(grad_update.flatten() @ x.flatten()).view_as(alpha)
-
-
-class _Shared(Function):
-    """Z = X − s (X h) hᵀ for states (..., T, d) in rows under one h (..., 1, d) and β (..., 1, 1): s is β, or β / (‖h‖² + eps²).
-
-    Z is kept and not X, since the sublayer that reads Z keeps it anyway: X = Z + s (X h) hᵀ, where a gradient asks for it.
-    Row by matrix, hᵀXᵀ, the products take half the time of X h; and a product of inner size 1 would copy the state first.
-    """
-
-    @staticmethod
-    def forward(ctx, x: Tensor, h: Tensor, beta: Tensor, eps: float | None) -> Tensor:
-        wide = widened(h)
-        inverse = torch.ones_like(beta) if eps is None else 1 / (wide.square().sum(-1, keepdim=True) + eps**2)
-        rate = beta * inverse                                                # s: (..., 1, 1)
-        readout, step = h @ x.mT, (rate * wide).to(h.dtype)                   # (..., 1, T) and (..., 1, d)
-        z = torch.addcmul(x, readout.mT, step, value=-1)
-        ctx.save_for_backward(z, h, beta, inverse, rate, readout, step)
-        ctx.shift = 0 if eps is None else 2
-        return z
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        z, h, beta, inverse, rate, readout, step = ctx.saved_tensors
-        along, by_step = step @ grad.mT, readout @ grad
-        by_beta = (by_step * h).sum(-1, keepdim=True) * inverse
-        # along X, where X is Z and along·readout = β by_beta times step; then s by_step, and what s itself loses by a longer h
-        by_h = torch.addcmul(along @ z, rate, by_step).addcmul_((beta - ctx.shift) * by_beta, step)
-        return torch.addcmul(grad, along.mT, h, value=-1), -by_h.to(h.dtype), -by_beta.to(beta.dtype), None

@@ -14,9 +14,12 @@ Legend: B batch, T positions, D model width, n = 4 slices.
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
-from geolab.operators import delta_shortcut, stream_mix, unit_direction
+from geolab.operators import delta_shortcut, in_state_dtype, stream_mix, unit_direction, widened
 from geolab.residuals.base import Residual, Sublayer
 from geolab.residuals.jpmhc import JPmHC
 from geolab.residuals.mhc import ConstrainedMaps
@@ -53,7 +56,7 @@ class BenchmarkDelta(Residual):
         self.leaks = pool == "sequence"
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        z = delta_shortcut(state, *self.generate(state), eps=EPS)
+        z = erase_by_mean(state, *self.parameters()) if self.leaks else delta_shortcut(state, *self.generate(state), eps=EPS)
         return z + sublayer(z)
 
     def generate(self, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,6 +68,56 @@ class BenchmarkDelta(Residual):
         """k and β at a state (B, T, D)."""
         direction, beta = self.generate(state)
         return Erasure(unit_direction(direction, EPS), beta)
+
+
+@in_state_dtype
+def erase_by_mean(state: Tensor, *maps: Tensor) -> Tensor:
+    """z = x − β (kᵀx) k at every position, k and β generated from the mean over all of them as in `BenchmarkDelta`.
+
+    Arguments:
+        state: x, (B, T, D).
+        maps: weight and bias of the generator's three linear maps: (D/2, D) for what is hidden, then from its two halves
+            (D, D/4) to k before its normalisation and (1, D/4) to β before its sigmoid.
+    Returns: (B, T, D).
+    """
+    return _ErasedByMean.apply(state, *maps)
+
+
+class _ErasedByMean(Function):
+    """Z = X − (X h) sᵀ for a sequence in rows, s = β h / (‖h‖² + ε²), with h and β from the mean of X.
+
+    Its gradient passes over the state four times. Autograd's would add the part that comes through the mean in one more; here one
+    product adds it with the rest. Z is kept and not X, since the sublayer that reads Z keeps it anyway: Xᵀa = Zᵀa + (aᵀ X h) s.
+    """
+
+    @staticmethod
+    def forward(ctx, x: Tensor, *maps: Tensor) -> Tensor:
+        down, down_bias, head, head_bias, rate_head, rate_bias = map(widened, maps)
+        mean = widened(x.sum(dim=1)) / x.shape[1]                                      # (B, D), as all that follows but the state
+        logits = F.linear(mean, down, down_bias)
+        for_direction, for_rate = F.gelu(logits).chunk(2, dim=-1)
+        h, sigmoid = F.linear(for_direction, head, head_bias), F.linear(for_rate, rate_head, rate_bias).sigmoid_()
+        inverse = 1 / (h.square().sum(-1, keepdim=True) + EPS**2)
+        step = 2 * sigmoid * inverse * h
+        readout = torch.bmm(h.to(x.dtype).unsqueeze(1), x.mT)                          # (B, 1, T)
+        z = torch.addcmul(x, readout.mT, step.to(x.dtype).unsqueeze(1), value=-1)
+        ctx.save_for_backward(z, readout, mean, logits, for_direction, for_rate, h, sigmoid, inverse, step, down, head, rate_head)
+        return z
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, ...]:
+        z, readout, mean, logits, for_direction, for_rate, h, sigmoid, inverse, step, down, head, rate_head = ctx.saved_tensors
+        along = torch.bmm(step.to(z.dtype).unsqueeze(1), grad.mT)                      # (B, 1, T)
+        by_step = -widened(torch.bmm(readout, grad).squeeze(1))
+        by_beta = (by_step * h).sum(-1, keepdim=True) * inverse
+        by_h = 2 * sigmoid * inverse * by_step - widened(torch.bmm(along, z).squeeze(1)) + 2 * (sigmoid - 1) * by_beta * step
+        by_rate = 2 * by_beta * sigmoid * (1 - sigmoid)
+        by_logits = torch.ops.aten.gelu_backward(torch.cat([by_h @ head, by_rate @ rate_head], dim=-1), logits)
+        by_mean = by_logits @ down / z.shape[1]
+        left, right = torch.cat([along, torch.ones_like(along)], dim=1), torch.stack([-h, by_mean], dim=1).to(z.dtype)
+        by_maps = [part for by, given in ((by_logits, mean), (by_h, for_direction), (by_rate, for_rate)) for part in (by.mT @ given, by.sum(0))]
+        return torch.baddbmm(grad, left.mT, right), *by_maps
 
 
 class BenchmarkMHC(Residual):

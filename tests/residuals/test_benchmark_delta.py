@@ -6,9 +6,10 @@ from torch import nn
 from torch.testing import assert_close
 
 from geolab.models import ContinuousModel, Transformer, TransformerConfig
-from geolab.operators import delta_matrix
+from geolab.operators import delta_matrix, delta_shortcut
 from geolab.probes import future_influence
 from geolab.residuals import BenchmarkDelta
+from geolab.residuals.benchmark import EPS, erase_by_mean
 from geolab.residuals.pooling import POOLS, pool
 
 CLOSE = dict(rtol=0, atol=1e-12)
@@ -53,6 +54,39 @@ def test_forward_is_the_equation_written_out(how):
             beta = 2 / (1 + (-two_layers(made, pooled[b, t], slice(2, 4), made.beta_head)).exp())
             z = x[b, t] - beta * k * (k @ x[b, t])
             assert_close(step[b, t], z + torch.cos(z), **CLOSE)
+
+
+def test_an_erasure_by_the_mean_is_the_erasure_by_what_it_generates_and_so_are_its_gradients():
+    made, x = residual("sequence"), some_state().requires_grad_()
+    for p in made.parameters():
+        nn.init.normal_(p)
+    leaves, weights = (x, *made.parameters()), torch.randn(2, 5, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    one, other = erase_by_mean(*leaves), delta_shortcut(x, *made.generate(x), eps=EPS)
+    assert_close(one, other, **CLOSE)
+    for mine, theirs in zip(*(torch.autograd.grad((z * weights).sum(), leaves) for z in (one, other)), strict=True):
+        assert_close(mine, theirs, **CLOSE)
+    assert torch.autograd.gradcheck(erase_by_mean, leaves)
+
+
+def test_a_direction_of_length_0_erases_nothing_and_has_a_gradient():
+    made, x = residual("sequence"), some_state()
+    for p in made.direction_head.parameters():
+        nn.init.zeros_(p)
+    z = erase_by_mean(x, *made.parameters())
+    assert torch.equal(z, x)
+    z.sum().backward()
+    assert all(p.grad.isfinite().all() for p in made.parameters())
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.bfloat16, 0.1)])
+def test_an_erasure_by_the_mean_keeps_the_state_s_dtype_and_leaves_autocast(dtype, tolerance):
+    made, x = residual("sequence"), some_state()
+    exact = erase_by_mean(x, *made.parameters())
+    with torch.autocast("cpu", torch.bfloat16):
+        z = erase_by_mean(x.to(dtype), *made.float().parameters())
+    assert z.dtype == dtype and (z.double() - exact).abs().max() < tolerance
+    z.sum().backward()
+    assert all(p.grad.dtype == torch.float32 for p in made.parameters())
 
 
 @every_pool
