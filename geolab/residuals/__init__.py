@@ -21,6 +21,7 @@ REGISTRY: dict[str, type[Residual]] = {name: resolve_name(f"geolab.residuals.{pl
     "emhc-geodesic": "emhc:Geodesic",
     "emhc-exact": "emhc:Exact",
     "emhc-stream": "emhc:Stream",
+    "emhc-mixer": "emhc_mixer:Mixer",
     "mgt": "mgt:MGT",
     "benchmark-delta": "benchmark:BenchmarkDelta",
     "benchmark-mhc": "benchmark:BenchmarkMHC",

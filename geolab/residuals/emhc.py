@@ -93,7 +93,7 @@ class Cayley(_Series):
     def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4, start: str = "plane",
                  beta_init: float = 0.1, **options):
         super().__init__(width, index, count, vectors=2, scalars=1, streams=streams, **options)
-        _start(self.generator, streams, start, beta_init)
+        start_generator(self.generator, streams, start, beta_init)
 
     def shortcut(self, state: Tensor) -> Tensor:
         return gated_mix(state.unflatten(-1, (self.streams, -1)), *self.plane(state)).flatten(-2)
@@ -130,7 +130,7 @@ class Hybrid(_Series):
         super().__init__(width, index, count, vectors=3, scalars=2 if gate_head == "generator" else 1, streams=streams, **options)
         require_option("gate", gate, ("soft", "hard"))
         require_option("gate_head", gate_head, ("generator", "linear"))
-        _start(self.generator, streams, start, beta_init, gate_bias)
+        start_generator(self.generator, streams, start, beta_init, gate_bias)
         self.gate_head = _gate_head(width, gate_bias) if gate_head == "linear" else None
         self.gate = gate
         self.penalty = penalty if penalty is not None else 0.1 if gate == "soft" else 0.0
@@ -158,7 +158,7 @@ class Hybrid(_Series):
         numbers = self.generator(state)
         if self.gate_head is not None:  # a mean commutes with a linear map
             numbers = torch.cat([numbers, pool(self.gate_head(state), self.generator[0].pool)], dim=-1)
-        return _plane_direction_gate(numbers, self.streams)
+        return plane_direction_gate(numbers, self.streams)
 
 
 class Geodesic(_Series):
@@ -183,10 +183,10 @@ class Geodesic(_Series):
                  beta_init: float = 0.1, gate_bias: float = 3.0, **options):
         super().__init__(width, index, count, vectors=3, scalars=2, streams=streams, **options)
         _require_streams(width, 2 * streams, "2 · streams")
-        _start(self.generator, streams, start, beta_init, gate_bias)
+        start_generator(self.generator, streams, start, beta_init, gate_bias)
 
     def coefficients(self, state: Tensor) -> Coefficients:
-        *plane, direction, gate = _plane_direction_gate(self.generator(state), self.streams)
+        *plane, direction, gate = plane_direction_gate(self.generator(state), self.streams)
         rotation = cayley_rank2(*plane)
         return Coefficients(geodesic(rotation, direction, gate), rotation, direction, gate)
 
@@ -243,7 +243,7 @@ class Stream(Streams):
         self.gate, self.penalty, self.leaks = gate, penalty, pool == "sequence"
         self.generator = Generator(width * streams, hidden, 3 * streams + 2, pool, normalise=True)
         if start != "published":
-            _start(self.generator, streams, start, beta_init, gate_bias)
+            start_generator(self.generator, streams, start, beta_init, gate_bias)
         self.router = small_linear(width * streams, 2 * streams**2)
 
     def extra_repr(self) -> str:
@@ -258,17 +258,21 @@ class Stream(Streams):
 
     def coefficients(self, state: Tensor) -> Coefficients:
         flat = state.flatten(-2)
-        *plane, direction, gate = _plane_direction_gate(self.generator(flat), self.streams)
+        *plane, direction, gate = plane_direction_gate(self.generator(flat), self.streams)
         rotation = cayley_rank2(*plane)
-        logits = widened(self.router(F.layer_norm(flat, flat.shape[-1:]))).unflatten(-1, (2, self.streams, self.streams))
-        read, write = logits.unbind(-3)
-        return Coefficients(_gated(rotation, direction, gate, self.gate), rotation, direction, gate,
-                            read.softmax(-1).mean(-2), write.softmax(-2).sum(-1))
+        read_write = routes(self.router(F.layer_norm(flat, flat.shape[-1:])), self.streams)
+        return Coefficients(_gated(rotation, direction, gate, self.gate), rotation, direction, gate, *read_write)
 
 
-def _plane_direction_gate(numbers: Tensor, streams: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """u, v, β, k and γ out of a generator's 3n + 2 numbers."""
-    u, v, beta, k, gate = numbers.split([streams, streams, 1, streams, 1], dim=-1)
+def routes(logits: Tensor, streams: int) -> tuple[Tensor, Tensor]:
+    """a and b, (B, T, n) both, out of a router's 2n² numbers."""
+    read, write = widened(logits).unflatten(-1, (2, streams, streams)).unbind(-3)
+    return read.softmax(-1).mean(-2), write.softmax(-2).sum(-1)
+
+
+def plane_direction_gate(numbers: Tensor, streams: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """u, v, β, k and γ out of a generator's numbers: 3n + 2, or more where k has more than n."""
+    u, v, beta, k, gate = numbers.split([streams, streams, 1, numbers.shape[-1] - 2 * streams - 2, 1], dim=-1)
     return u, v, F.softplus(beta.squeeze(-1)), unit_direction(k, eps=1e-12), gate.squeeze(-1).sigmoid()
 
 
@@ -283,20 +287,21 @@ def _gated(rotation: Tensor, direction: Tensor, gate: Tensor, how: str) -> Tenso
 
 
 @torch.no_grad()
-def _start(generator: Generator, streams: int, start: str, beta_init: float, gate_bias: float | None = None) -> None:
+def start_generator(generator: Generator, streams: int, start: str, beta_init: float, gate_bias: float | None = None,
+                    reflected: int | None = None) -> None:
     """Set the last layer's biases: u, v, β and, with a gate, k and γ. The gate's weights are zero, so γ = σ(gate_bias).
-    Where γ has a head of its own, k is the last."""
+    Where γ has a head of its own, k is the last. k has n numbers unless told."""
     require_option("start", start, STARTS)
     require_number("beta_init", beta_init, 0, strict=True)
     if gate_bias is not None:
         require_number("gate_bias", gate_bias)
-    bias = generator[-1].bias
+    reflected, bias = reflected or streams, generator[-1].bias
     if start == "plane":
         bias[:2 * streams] = nn.init.orthogonal_(torch.empty(2, streams)).flatten()
         bias[2 * streams] = math.log(math.expm1(beta_init))
         if gate_bias is not None:
-            bias[2 * streams + 1:3 * streams + 1] = unit_direction(torch.randn(streams))
-    if len(bias) == 3 * streams + 2:
+            bias[2 * streams + 1:2 * streams + 1 + reflected] = unit_direction(torch.randn(reflected))
+    if len(bias) == 2 * streams + 2 + reflected:
         generator[-1].weight[-1], bias[-1] = 0.0, gate_bias
 
 

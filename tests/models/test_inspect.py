@@ -93,8 +93,7 @@ CONTROLS = [("delta", {"erase": False}), ("delta", {"beta_fixed": 2.0}), ("delta
             *(("delta-matrix", control) for control in DDL_CONTROLS.values()), ("delta-matrix", {"channels": 3, "expand": "conv"}),
             *(("mgt", ablation) for ablation in MGT_VARIANTS.values()), ("hyper", {"dynamic": False}), ("hyper", {"streams": 2}),
             ("mhc", {"without": ("mix",)}), ("jpmhc", {"retraction": "exact"}), ("emhc-hybrid", {"gate": "hard"}),
-            ("emhc-hybrid", {"gate_head": "linear"}), ("emhc-stream", {"gate": "hard"}), ("emhc-cayley", {"pool": "sequence"}),
-            ("benchmark-delta", {"pool": "sequence"})]
+            ("emhc-hybrid", {"gate_head": "linear"}), ("emhc-stream", {"gate": "hard"}), ("emhc-cayley", {"pool": "sequence"})]
 
 
 def held(found):

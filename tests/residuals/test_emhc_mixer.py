@@ -1,0 +1,102 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.testing import assert_close
+
+from geolab.models.inspect import shortcut_matrix
+from geolab.residuals import Mixer, Stream, collect_penalties
+
+WIDTH, N, T = 6, 4, 3
+CLOSE = dict(rtol=0, atol=1e-12)
+
+
+def make(lively=False, **options):
+    torch.manual_seed(3)
+    residual = Mixer(WIDTH, hidden=8, **options).double()
+    if lively:
+        for p in residual.parameters():
+            nn.init.normal_(p, std=0.7)
+    return residual
+
+
+def some_state(seed=0):
+    return torch.randn(2, T, N, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def sublayer(x):
+    return torch.tanh(x.flip(-1))
+
+
+def test_forward_is_the_equation_written_out():
+    residual, x = make(lively=True), some_state()
+    step = residual(x, sublayer)
+    for b in range(2):
+        for t in range(T):
+            flat = x[b, t].flatten()
+            normed = flat / (flat.square().mean() + torch.finfo(torch.float64).eps).sqrt()
+            down, up = residual.generator[0].down, residual.generator[1]
+            inner = down.weight @ normed + down.bias
+            r = up.weight @ (inner * (1 + torch.erf(inner / math.sqrt(2))) / 2) + up.bias
+            u, v, beta, k, gate = r[:4], r[4:8], r[8], r[9:-1], r[-1]
+            half = torch.log1p(beta.exp()) / 2 * (torch.outer(u, v) - torch.outer(v, u))
+            one = torch.eye(N).double()
+            rotation, k, gate = torch.linalg.solve(one + half, one - half), k / k.norm(), 1 / (1 + (-gate).exp())
+            z = gate * rotation @ x[b, t] + (1 - gate) * (flat - 2 * (k @ flat) * k).view(N, WIDTH)
+            pre, post = (residual.router.weight @ normed + residual.router.bias).view(2, N, N)
+            y = sublayer((pre.softmax(dim=1) @ z).mean(0))
+            assert_close(step[b, t], z + post.softmax(dim=0) @ y.expand(N, -1), **CLOSE)
+
+
+def test_no_position_reads_another():
+    residual, x = make(lively=True), some_state()
+    for t in range(T):
+        assert_close(residual(x[:, t:t + 1], sublayer), residual(x, sublayer)[:, t:t + 1], **CLOSE)
+
+
+@given(seed=st.integers(0, 2**31), scale=st.floats(1e-2, 30))
+def test_the_smallest_singular_value_is_the_distance_of_the_gate_from_one_half(seed, scale):
+    found = make(lively=True).coefficients(scale * some_state(seed))
+    values = torch.linalg.svdvals(shortcut_matrix(found))
+    assert_close(values[..., -1], (2 * found.gate - 1).abs(), rtol=0, atol=1e-10)
+    assert values.max() < 1 + 1e-12
+
+
+def test_its_reflection_turns_the_state_over_where_that_of_the_streams_does_not():
+    x = some_state()
+    mixer, streams = make(lively=True).coefficients(x), Stream(WIDTH).double().coefficients(x)
+    ends = mixer._replace(gate=torch.zeros_like(mixer.gate)), mixer._replace(gate=torch.ones_like(mixer.gate))
+    for end, sign in zip(ends, (-1.0, 1.0)):
+        assert_close(torch.linalg.det(end.shortcut), torch.full((2, T), sign, dtype=torch.float64), rtol=0, atol=1e-10)
+    k = streams.direction
+    on_state = torch.kron(torch.eye(N).double() - 2 * k.unsqueeze(-1) * k.unsqueeze(-2), torch.eye(WIDTH).double())
+    assert_close(torch.linalg.det(on_state), torch.ones(2, T, dtype=torch.float64), rtol=0, atol=1e-10)
+
+
+def test_it_starts_near_the_identity_or_as_published_where_it_is_singular():
+    assert_close(make().coefficients(some_state()).gate, torch.full((2, T), 1 / (1 + math.exp(-3)), dtype=torch.float64), rtol=0, atol=1e-6)
+    published = make(start="published").coefficients(some_state())
+    assert torch.linalg.svdvals(published.shortcut)[..., -1].max() < 0.02
+
+
+def test_a_penalty_is_the_mean_of_4_gate_1_minus_gate():
+    residual, x = make(penalty=0.3, gate_bias=0.4), some_state()
+    with collect_penalties() as penalties:
+        residual(x, sublayer)
+    gate = residual.coefficients(x).gate
+    assert len(penalties) == 1
+    assert_close(penalties[0], 0.3 * (4 * gate * (1 - gate)).mean(), **CLOSE)
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"streams": 1}, "streams must be at least 2, got 1"),
+    ({"hidden": 0}, "hidden must be at least 1, got 0"),
+    ({"penalty": -1.0}, "penalty must be at least 0, got -1.0"),
+    ({"start": "zero"}, "start must be one of 'plane', 'published', got 'zero'"),
+])
+def test_a_bad_option_is_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        Mixer(WIDTH, **options)
