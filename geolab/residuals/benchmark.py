@@ -93,7 +93,7 @@ class _ErasedByMean(Function):
     @staticmethod
     def forward(ctx, x: Tensor, *maps: Tensor) -> Tensor:
         down, down_bias, head, head_bias, rate_head, rate_bias = map(widened, maps)
-        mean = widened(x.sum(dim=1)) / x.shape[1]                                      # (B, D), as all that follows but the state
+        mean = x.sum(dim=1, dtype=torch.promote_types(x.dtype, torch.float32)) / x.shape[1]  # (B, D), as all but the state has no T
         logits = F.linear(mean, down, down_bias)
         for_direction, for_rate = F.gelu(logits).chunk(2, dim=-1)
         h, sigmoid = F.linear(for_direction, head, head_bias), F.linear(for_rate, rate_head, rate_bias).sigmoid_()
@@ -111,6 +111,7 @@ class _ErasedByMean(Function):
         along = torch.bmm(step.to(z.dtype).unsqueeze(1), grad.mT)                      # (B, 1, T)
         by_step = -widened(torch.bmm(readout, grad).squeeze(1))
         by_beta = (by_step * h).sum(-1, keepdim=True) * inverse
+        # h is the direction of s; it reads X; last, the length of s, with the part of Xᵀa that Zᵀa lacks
         by_h = 2 * sigmoid * inverse * by_step - widened(torch.bmm(along, z).squeeze(1)) + 2 * (sigmoid - 1) * by_beta * step
         by_rate = 2 * by_beta * sigmoid * (1 - sigmoid)
         by_logits = torch.ops.aten.gelu_backward(torch.cat([by_h @ head, by_rate @ rate_head], dim=-1), logits)
