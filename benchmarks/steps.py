@@ -189,6 +189,7 @@ def main(arguments: list[str] | None = None) -> None:
         torch.manual_seed(0)
         rows = on_cuda(makers, modes, size)
     else:
+        torch.set_num_threads(1)  # as in each process, and as the file shall say
         size |= {"processes": given.processes}
         rows = on_cpu(makers, modes, size, given.processes)
         print("\n".join(map(line, rows)))

@@ -17,6 +17,7 @@ def test_on_a_cpu_each_ratio_is_to_the_additive_block(tmp_path):
     kept = json.loads(path.read_text())
     rows = {row["residual"]: row for row in kept["rows"]}
     assert list(rows) == ["additive", "delta", "mhc"] and kept["device"] == "cpu" and kept["size"]["width"] == 16
+    assert kept["threads"] == 1
     assert all(row["ratio"] == pytest.approx(row["ms"] / rows["additive"]["ms"], rel=1e-2) for row in rows.values())
     assert rows["additive"]["parameters"] < rows["mhc"]["parameters"]
 
