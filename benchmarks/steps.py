@@ -7,9 +7,9 @@
 
 A step is forward, backward and fused AdamW. The models take turns, one step each a round, and each ratio is to the first model, the
 additive one, in the same run: eager over eager, compiled over compiled. On the device the median counts and activations are bfloat16 under
-autocast. On the CPU, in float32, a process gives the median of its rounds' ratios. Processes differ there by a few percent, a model measured
-beside its own copy too, and more rounds don't even that out. So several run one after another, and a row is the mean of theirs, with the half
-width of its 95 % interval.
+autocast. On the CPU, in float32, a process gives the median of its rounds' ratios. Such medians differ by a few percent, of a model beside its
+own copy too. So several processes run one after another, and a row is the mean of theirs, with the half width of its 95 % interval. It holds
+for that run: on a machine that shares its memory another hour may give another ratio.
 
 The backbone on the device has the streams of mHC's 27B model, for which the paper reports 6.7 % more time: 2560 features at length
 4096 and n = 4. Its MLP is dense, with 12288 hidden features in place of a mixture of experts. What matters to the ratio is the work of a
@@ -66,9 +66,9 @@ def configuration(device: str, size: dict) -> TransformerConfig:
     return make(size["width"], size["layers"], size["heads"], hidden=size["hidden"], max_length=max(8, size["length"]))
 
 
-def on_cpu(makers: Makers, modes: list[str], size: dict, processes: int) -> list[dict]:
-    """A row a model and mode, from so many processes one after another."""
-    runs = []
+def on_cpu(makers: Makers, modes: list[str], size: dict) -> list[dict]:
+    """A row a model and mode, from size["processes"] processes one after another."""
+    runs, processes = [], size["processes"]
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         for run in pool.imap(partial(_in_a_process, makers, modes, size), range(processes)):
             runs.append(run)
@@ -191,7 +191,7 @@ def main(arguments: list[str] | None = None) -> None:
     else:
         torch.set_num_threads(1)  # as in each process, and as the file shall say
         size |= {"processes": given.processes}
-        rows = on_cpu(makers, modes, size, given.processes)
+        rows = on_cpu(makers, modes, size)
         print("\n".join(map(line, rows)))
     if given.out:
         record(given.out, EXPERIMENT, {"device": given.device, "size": size, "streams": 4, "rows": rows}, force=given.force)

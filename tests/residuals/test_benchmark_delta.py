@@ -68,6 +68,16 @@ def test_an_erasure_by_the_mean_is_the_erasure_by_what_it_generates_and_so_are_i
     assert torch.autograd.gradcheck(erase_by_mean, leaves)
 
 
+def test_where_the_generator_reads_nothing_the_shortcut_is_its_matrix_at_each_position():
+    made, x = residual("sequence"), some_state()[:1]
+    nn.init.zeros_(made.hidden.down.weight)
+    for p in (made.hidden.down.bias, made.direction_head.bias):
+        nn.init.normal_(p)
+    matrix = delta_matrix(*made.coefficients(x))[0, 0]
+    step = torch.autograd.functional.jacobian(lambda x: made(x, torch.zeros_like), x)[0, :, :, 0]
+    assert_close(step, torch.einsum("ts,de->tdse", torch.eye(5).double(), matrix), **CLOSE)
+
+
 def test_a_direction_of_length_0_erases_nothing_and_has_a_gradient():
     made, x = residual("sequence"), some_state()
     for p in made.direction_head.parameters():
