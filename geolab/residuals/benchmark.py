@@ -84,39 +84,38 @@ def erase_by_mean(state: Tensor, *maps: Tensor) -> Tensor:
 
 
 class _ErasedByMean(Function):
-    """Z = X − (X h) sᵀ for a sequence in rows, s = β h / (‖h‖² + ε²), with h and β from the mean of X.
+    """Z = X + r sᵀ for a sequence in rows: r = X h and s = c σ h with c = −2 / (‖h‖² + ε²), h and σ = β/2 from the mean of X.
 
-    Its gradient passes over the state four times. Autograd's would add the part that comes through the mean in one more; here one
-    product adds it with the rest. Z is kept and not X, since the sublayer that reads Z keeps it anyway: Xᵀa = Zᵀa + (aᵀ X h) s.
+    Let G be the gradient by Z. Then a = G s is the one by r, and v = Gᵀ r the one by s, which leaves b = (v·s)(1 − σ) for the logit
+    of σ and Xᵀa + cσ v + (v·s) c h for h. The sublayer keeps Z for itself, so Z is kept here and not X: as Xᵀa = Zᵀa − (v·s) s, the
+    gradient by h is Zᵀa + c (σ v + b h). What comes through the mean is added to G in the product that adds a hᵀ.
     """
 
     @staticmethod
     def forward(ctx, x: Tensor, *maps: Tensor) -> Tensor:
         down, down_bias, head, head_bias, rate_head, rate_bias = map(widened, maps)
-        mean = x.sum(dim=1, dtype=torch.promote_types(x.dtype, torch.float32)) / x.shape[1]  # (B, D), as all but the state has no T
+        mean = x.mean(dim=1, dtype=torch.promote_types(x.dtype, torch.float32))       # (B, D), as all but the state has no T
         logits = F.linear(mean, down, down_bias)
         for_direction, for_rate = F.gelu(logits).chunk(2, dim=-1)
-        h, sigmoid = F.linear(for_direction, head, head_bias), F.linear(for_rate, rate_head, rate_bias).sigmoid_()
-        inverse = 1 / (h.square().sum(-1, keepdim=True) + EPS**2)
-        step = 2 * sigmoid * inverse * h
+        h, sigma = F.linear(for_direction, head, head_bias), F.linear(for_rate, rate_head, rate_bias).sigmoid_()
+        c = -2 / (h.square().sum(-1, keepdim=True) + EPS**2)
+        s = c * sigma * h
         readout = torch.bmm(h.to(x.dtype).unsqueeze(1), x.mT)                          # (B, 1, T)
-        z = torch.addcmul(x, readout.mT, step.to(x.dtype).unsqueeze(1), value=-1)
-        ctx.save_for_backward(z, readout, mean, logits, for_direction, for_rate, h, sigmoid, inverse, step, down, head, rate_head)
+        z = torch.addcmul(x, readout.mT, s.to(x.dtype).unsqueeze(1))
+        ctx.save_for_backward(z, readout, mean, logits, for_direction, for_rate, h, sigma, c, s, down, head, rate_head)
         return z
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor) -> tuple[Tensor, ...]:
-        z, readout, mean, logits, for_direction, for_rate, h, sigmoid, inverse, step, down, head, rate_head = ctx.saved_tensors
-        along = torch.bmm(step.to(z.dtype).unsqueeze(1), grad.mT)                      # (B, 1, T)
-        by_step = -widened(torch.bmm(readout, grad).squeeze(1))
-        by_beta = (by_step * h).sum(-1, keepdim=True) * inverse
-        # h is the direction of s; it reads X; last, the length of s, with the part of Xᵀa that Zᵀa lacks
-        by_h = 2 * sigmoid * inverse * by_step - widened(torch.bmm(along, z).squeeze(1)) + 2 * (sigmoid - 1) * by_beta * step
-        by_rate = 2 * by_beta * sigmoid * (1 - sigmoid)
+        z, readout, mean, logits, for_direction, for_rate, h, sigma, c, s, down, head, rate_head = ctx.saved_tensors
+        by_readout = torch.bmm(s.to(z.dtype).unsqueeze(1), grad.mT)                    # (B, 1, T)
+        by_s = widened(torch.bmm(readout, grad).squeeze(1))
+        by_rate = (by_s * s).sum(-1, keepdim=True) * (1 - sigma)
+        by_h = widened(torch.bmm(by_readout, z).squeeze(1)) + c * (sigma * by_s + by_rate * h)
         by_logits = torch.ops.aten.gelu_backward(torch.cat([by_h @ head, by_rate @ rate_head], dim=-1), logits)
-        by_mean = by_logits @ down / z.shape[1]
-        left, right = torch.cat([along, torch.ones_like(along)], dim=1), torch.stack([-h, by_mean], dim=1).to(z.dtype)
+        by_x = by_logits @ down / z.shape[1]
+        left, right = F.pad(by_readout, (0, 0, 0, 1), value=1.0), torch.stack([h, by_x], dim=1).to(z.dtype)
         by_maps = [part for by, given in ((by_logits, mean), (by_h, for_direction), (by_rate, for_rate)) for part in (by.mT @ given, by.sum(0))]
         return torch.baddbmm(grad, left.mT, right), *by_maps
 
