@@ -6,7 +6,6 @@ Legend: B batch, T positions, D model width.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 
 from torch import Tensor, nn
 
@@ -54,24 +53,23 @@ class Residual(nn.Module, ABC):
         return state
 
 
-_collector: ContextVar[list[Tensor] | None] = ContextVar("penalties", default=None)
+_collectors: list[list[Tensor]] = []  # the open ones; a plain list, since torch.compile can follow no ContextVar
 
 
 @contextmanager
 def collect_penalties() -> Iterator[list[Tensor]]:
     """While open, the list that it yields takes up what residuals add with `add_penalty`, in the order of the forward pass."""
-    token = _collector.set([])
+    _collectors.append([])
     try:
-        yield _collector.get()
+        yield _collectors[-1]
     finally:
-        _collector.reset(token)
+        _collectors.pop()
 
 
 def add_penalty(penalty: Tensor) -> None:
     """Called by a residual in its forward pass: a scalar that training shall add to the loss. Nobody collecting, nothing kept."""
-    collected = _collector.get()
-    if collected is not None:
-        collected.append(penalty)
+    if _collectors:
+        _collectors[-1].append(penalty)
 
 
 def require_option(name: str, got, known) -> None:

@@ -26,7 +26,7 @@ every_residual = pytest.mark.parametrize("residual, options", RESIDUALS,
 
 
 def small(backbone, **changes):
-    return CONFIGS[backbone](width=16, layers=2, heads=2, max_length=16, **changes)
+    return CONFIGS[backbone](**{"width": 16, "layers": 2, "heads": 2, "max_length": 16} | changes)
 
 
 def generator(seed=0):
@@ -358,6 +358,21 @@ def test_a_penalty_sees_model_input_and_states_and_counts_in_training_only():
     with collect_penalties() as found:
         model.eval()(vectors())
     assert found == []
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_torch_compile_takes_the_whole_network_with_its_penalties(name):
+    torch.compiler.reset()
+    torch.manual_seed(0)
+    trunk, x = Transformer(small("ddl", layers=1), name).double(), torch.randn(2, 7, 16, dtype=torch.float64)
+    compiled = torch.compile(trunk, fullgraph=True, backend="eager")
+    compiled(x)
+    results = []
+    for model in (trunk, compiled):
+        with collect_penalties() as penalties:
+            y = model(x)
+        results.append([y, *penalties, *torch.autograd.grad(y.square().sum() + sum(penalties), list(trunk.parameters()), allow_unused=True)])
+    assert_close(*results, **CLOSE)
 
 
 def test_the_trunk_gets_what_it_reads_besides():
