@@ -56,8 +56,11 @@ class BenchmarkDelta(Residual):
         self.leaks = pool == "sequence"
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        z = erase_by_mean(state, *self.parameters()) if self.leaks else delta_shortcut(state, *self.generate(state), eps=EPS)
-        return z + sublayer(z)
+        if self.leaks:
+            z, heard = erase_by_mean(state, *self.parameters())
+        else:
+            z = heard = delta_shortcut(state, *self.generate(state), eps=EPS)
+        return z + sublayer(heard)
 
     def generate(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """k before its normalisation and β, at a state (B, T, D)."""
@@ -71,14 +74,15 @@ class BenchmarkDelta(Residual):
 
 
 @in_state_dtype
-def erase_by_mean(state: Tensor, *maps: Tensor) -> Tensor:
+def erase_by_mean(state: Tensor, *maps: Tensor) -> tuple[Tensor, Tensor]:
     """z = x − β (kᵀx) k at every position, k and β generated from the mean over all of them as in `BenchmarkDelta`.
 
     Arguments:
         state: x, (B, T, D).
         maps: weight and bias of the generator's three linear maps: (D/2, D) for what is hidden, then from its two halves
             (D, D/4) to k before its normalisation and (1, D/4) to β before its sigmoid.
-    Returns: (B, T, D).
+    Returns: z, (B, T, D), twice in the same memory: for a sublayer and for the sum with its output. Their gradients come back apart,
+        and what they add up to is a tensor of the operator's own, which takes the rest of its gradient in place.
     """
     return _ErasedByMean.apply(state, *maps)
 
@@ -92,7 +96,7 @@ class _ErasedByMean(Function):
     """
 
     @staticmethod
-    def forward(ctx, x: Tensor, *maps: Tensor) -> Tensor:
+    def forward(ctx, x: Tensor, *maps: Tensor) -> tuple[Tensor, Tensor]:
         down, down_bias, head, head_bias, rate_head, rate_bias = map(widened, maps)
         mean = x.mean(dim=1, dtype=torch.promote_types(x.dtype, torch.float32))       # (B, D), as all but the state has no T
         logits = F.linear(mean, down, down_bias)
@@ -103,11 +107,12 @@ class _ErasedByMean(Function):
         readout = torch.bmm(h.to(x.dtype).unsqueeze(1), x.mT)                          # (B, 1, T)
         z = torch.addcmul(x, readout.mT, s.to(x.dtype).unsqueeze(1))
         ctx.save_for_backward(z, readout, mean, logits, for_direction, for_rate, h, sigma, c, s, down, head, rate_head)
-        return z
+        return z, z.detach()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx, *grads: Tensor) -> tuple[Tensor, ...]:
+        grad = torch.add(*grads)
         z, readout, mean, logits, for_direction, for_rate, h, sigma, c, s, down, head, rate_head = ctx.saved_tensors
         by_readout = torch.bmm(s.to(z.dtype).unsqueeze(1), grad.mT)                    # (B, 1, T)
         by_s = widened(torch.bmm(readout, grad).squeeze(1))
@@ -117,7 +122,7 @@ class _ErasedByMean(Function):
         by_x = by_logits @ down / z.shape[1]
         left, right = F.pad(by_readout, (0, 0, 0, 1), value=1.0), torch.stack([h, by_x], dim=1).to(z.dtype)
         by_maps = [part for by, given in ((by_logits, mean), (by_h, for_direction), (by_rate, for_rate)) for part in (by.mT @ given, by.sum(0))]
-        return torch.baddbmm(grad, left.mT, right), *by_maps
+        return grad.baddbmm_(left.mT, right), *by_maps
 
 
 class BenchmarkMHC(Residual):

@@ -60,8 +60,8 @@ def test_an_erasure_by_the_mean_is_the_erasure_by_what_it_generates_and_so_are_i
     made, x = residual("sequence"), some_state().requires_grad_()
     for p in made.parameters():
         nn.init.normal_(p)
-    leaves, weights = (x, *made.parameters()), torch.randn(2, 5, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    one, other = erase_by_mean(*leaves), delta_shortcut(x, *made.generate(x), eps=EPS)
+    leaves, weights = (x, *made.parameters()), torch.randn(2, 2, 5, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    one, other = torch.stack(erase_by_mean(*leaves)), delta_shortcut(x, *made.generate(x), eps=EPS).expand(2, -1, -1, -1)
     assert_close(one, other, **CLOSE)
     for mine, theirs in zip(*(torch.autograd.grad((z * weights).sum(), leaves) for z in (one, other)), strict=True):
         assert_close(mine, theirs, **CLOSE)
@@ -82,18 +82,25 @@ def test_a_direction_of_length_0_erases_nothing_and_has_a_gradient():
     made, x = residual("sequence"), some_state()
     for p in made.direction_head.parameters():
         nn.init.zeros_(p)
-    z = erase_by_mean(x, *made.parameters())
-    assert torch.equal(z, x)
+    z, heard = erase_by_mean(x, *made.parameters())
+    assert torch.equal(z, x) and torch.equal(heard, x)
     z.sum().backward()
     assert all(p.grad.isfinite().all() for p in made.parameters())
+
+
+@pytest.mark.parametrize("read", [0, 1])
+def test_a_gradient_that_others_hold_too_stays_as_it_is(read):
+    made, x, given = residual("sequence"), some_state(), torch.ones(2, 5, 8).double()
+    erase_by_mean(x.requires_grad_(), *made.parameters())[read].backward(given)
+    assert torch.equal(given, torch.ones_like(given)) and not torch.equal(x.grad, given)
 
 
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.bfloat16, 0.1)])
 def test_an_erasure_by_the_mean_keeps_the_state_s_dtype_and_leaves_autocast(dtype, tolerance):
     made, x = residual("sequence"), some_state()
-    exact = erase_by_mean(x, *made.parameters())
+    exact, _ = erase_by_mean(x, *made.parameters())
     with torch.autocast("cpu", torch.bfloat16):
-        z = erase_by_mean(x.to(dtype), *made.float().parameters())
+        z, _ = erase_by_mean(x.to(dtype), *made.float().parameters())
     assert z.dtype == dtype and (z.double() - exact).abs().max() < tolerance
     z.sum().backward()
     assert all(p.grad.dtype == torch.float32 for p in made.parameters())
