@@ -1,6 +1,7 @@
 """The table of all residuals: what each one costs, what it may do to its state, and whether it reads the future."""
 
 import argparse
+import random
 import time
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +22,7 @@ One row a registered residual with its defaults, all in the same Transformer. Th
   state        numbers that the network carries from sublayer to sublayer, for each token
   causal       whether no output depends on inputs after it: derivatives measured on a tiny model
   step         CPU time of a training step (forward, backward, optimizer) over that of the first row. The models take turns, one
-               step each a round, on one thread, and the median of the rounds' ratios counts
+               step each a round, in another order each time, on one thread, and the median of the rounds' ratios counts
   floor        of a state that is n times as wide: the least that step can be, were the sublayers as fast as the first row's and
                each pass over the state as fast as a copy, measured in the same run. A sublayer reads the streams, then
                mixes and writes them: 3n + 2 vectors of width D moved a token, and 5n + 3 on the way back
@@ -74,13 +75,14 @@ class PlainTorch(nn.Module):
 
 
 def step_times(models: list[nn.Module], x: Tensor, repeats: int) -> list[float]:
-    """Seconds of a training step of each model, out of `repeats` rounds in which the models take turns.
+    """Seconds of a training step of each model, out of `repeats` rounds in which the models take turns, in another order each round.
 
     Of the first model the fastest; of another, that times the median over rounds of its step over the first one's in the same
-    round: a machine's speed changes by the minute, and the steps of a round are neighbours.
+    round: a machine's speed changes by the minute, and the steps of a round are neighbours. The order changes since a step
+    that finds the memory as a large model left it isn't the same as one after a small one.
     """
-    steps = [training_step(model, x) for model in models]
-    rounds = [[_seconds(step) for step in steps] for _ in range(repeats + 1)][1:]  # the first round warms up
+    steps, shuffle = list(enumerate(training_step(model, x) for model in models)), random.Random(torch.initial_seed())
+    rounds = [{k: _seconds(step) for k, step in shuffle.sample(steps, len(steps))} for _ in range(repeats + 1)][1:]  # the first warms up
     fastest = min(times[0] for times in rounds)
     return [fastest * median(times[k] / times[0] for times in rounds) for k in range(len(models))]
 

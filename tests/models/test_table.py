@@ -100,17 +100,19 @@ def test_torchs_own_network_is_ours_without_a_residual_of_its_own():
     torch.testing.assert_close(theirs(x), ours(x), rtol=0, atol=1e-12)
 
 
-def test_models_take_turns(monkeypatch):
+def test_models_take_turns_in_another_order_each_round(monkeypatch):
     order = []
     monkeypatch.setattr(table, "training_step", lambda model, x: lambda: order.append(model))
-    assert len(table.step_times(["a", "b"], None, repeats=2)) == 2
-    assert order == ["a", "b"] * 3  # the first round warms up
+    assert len(table.step_times(["a", "b", "c"], None, repeats=20)) == 3
+    rounds = [tuple(order[k:k + 3]) for k in range(0, len(order), 3)]
+    assert len(rounds) == 21  # the first round warms up
+    assert all(sorted(r) == ["a", "b", "c"] for r in rounds) and len(set(rounds)) > 2
 
 
 def test_a_machine_that_slows_down_changes_no_ratio(monkeypatch):
-    seconds = iter([9.0, 9.0, 1.0, 2.0, 3.0, 6.0, 10.0, 20.0])  # a round to warm up, then each slower than the last
-    monkeypatch.setattr(table, "training_step", lambda model, x: None)
-    monkeypatch.setattr(table, "_seconds", lambda step: next(seconds))
+    cost, speed, took = {"a": 1.0, "b": 2.0}, [9.0, 1.0, 3.0, 10.0], []  # a round to warm up, then each slower than the last
+    monkeypatch.setattr(table, "training_step", lambda model, x: model)
+    monkeypatch.setattr(table, "_seconds", lambda step: took.append(step) or speed[(len(took) - 1) // 2] * cost[step])
     assert table.step_times(["a", "b"], None, repeats=3) == [1.0, 2.0]
 
 
