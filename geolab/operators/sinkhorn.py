@@ -75,28 +75,29 @@ class _Scaling(Function):
 
     @staticmethod
     def forward(ctx, k: Tensor, iterations: int) -> Tensor:
-        fs, gs = [torch.ones_like(k[:, :1])], [torch.ones_like(k[:1])]
+        fs, gs, terms = [torch.ones_like(k[:, :1])], [torch.ones_like(k[:1])], torch.empty_like(k)  # one buffer: it stays in the cache
         for _ in range(iterations):
-            gs.append((k * fs[-1]).sum(0, keepdim=True).reciprocal_())
-            fs.append((k * gs[-1]).sum(1, keepdim=True).reciprocal_())
+            gs.append(torch.mul(k, fs[-1], out=terms).sum(0, keepdim=True).reciprocal_())
+            fs.append(torch.mul(k, gs[-1], out=terms).sum(1, keepdim=True).reciprocal_())
         ctx.save_for_backward(k, *fs, *gs)
-        return k * fs[-1] * gs[-1]
+        return torch.mul(k, fs[-1], out=terms).mul_(gs[-1])
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
         k, *history = ctx.saved_tensors
         fs, gs = history[:len(history) // 2], history[len(history) // 2:]
-        grad = grad.contiguous()
+        grad, terms = grad.contiguous(), torch.empty_like(k)
         grad_k = grad * fs[-1] * gs[-1]
-        grad_f, grad_g = (grad * k * gs[-1]).sum(1, keepdim=True), (grad * k * fs[-1]).sum(0, keepdim=True)
+        grad_f = torch.mul(grad, k, out=terms).mul_(gs[-1]).sum(1, keepdim=True)
+        grad_g = torch.mul(grad, k, out=terms).mul_(fs[-1]).sum(0, keepdim=True)
         for step in range(len(fs) - 1, 0, -1):
             row = grad_f.mul_(fs[step].square())              # the gradient by −K g
             grad_k.addcmul_(row, gs[step], value=-1)
-            column = (k * row).sum(0, keepdim=True)
+            column = torch.mul(k, row, out=terms).sum(0, keepdim=True)
             if step == len(fs) - 1:
                 column -= grad_g                              # of the result: only the last g is part of it
             column *= gs[step].square()                       # the gradient by Kᵀf of the step before
             grad_k.addcmul_(fs[step - 1], column)
-            grad_f = (k * column).sum(1, keepdim=True)
+            grad_f = torch.mul(k, column, out=terms).sum(1, keepdim=True)
         return grad_k, None
