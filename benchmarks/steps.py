@@ -7,9 +7,9 @@
 
 A step is forward, backward and fused AdamW. The models take turns, one step each a round, and each ratio is to the first model, the
 additive one, in the same run: eager over eager, compiled over compiled. On the device the median counts and activations are bfloat16 under
-autocast. On the CPU, in float32, each round has an order of its own, and a process gives the median of its rounds' ratios. Such medians differ by a
-few percent, of a model beside its own copy too. So several processes run one after another, and a row is the mean of theirs, with the half width of its 95 % interval. It holds
-for that run: on a machine that shares its memory another hour may give another ratio.
+autocast. On the CPU, in float32, each round has an order of its own, and a process gives the median of its rounds' ratios. Such medians
+differ by a few percent, of a model beside its own copy too. So several processes run one after another, and a row is the mean of theirs,
+with the half width of its 95 % interval. It holds for that run: on a machine that shares its memory another hour may give another ratio.
 
 The backbone on the device has the streams of mHC's 27B model, for which the paper reports 6.7 % more time: 2560 features at length
 4096 and n = 4. Its MLP is dense, with 12288 hidden features in place of a mixture of experts. What matters to the ratio is the work of a
