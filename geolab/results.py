@@ -7,7 +7,9 @@
 
 import hashlib
 import json
+import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -77,7 +79,7 @@ def read(path: str | Path) -> dict:
 
 
 def record(path: str | Path, experiment: str, content: dict, *, force: bool = False) -> None:
-    """Write a measurement with its provenance: device, versions, commit, peak memory, and a hash of it all.
+    """Write a measurement with its provenance: device, processor, versions, commit, peak memory, and a hash of it all.
 
     Of several processes the first one writes.
     Arguments:
@@ -96,7 +98,7 @@ def provenance() -> dict:
     """Of this process, and of the repository that this file lies in."""
     folder = Path(__file__).parent
     versions = {"torch": torch.__version__, "python": platform.python_version()}
-    found = {"device": "cuda" if torch.cuda.is_available() else "cpu", "threads": torch.get_num_threads(),
+    found = {"device": "cuda" if torch.cuda.is_available() else "cpu", "threads": torch.get_num_threads(), "processor": processor(),
              "commit": _said("git", "rev-parse", "--short", "HEAD", cwd=folder),
              "uncommitted changes": bool(_said("git", "status", "--porcelain", "--untracked-files=no", cwd=folder)),
              "sources": sources(), "versions": versions, "peak_bytes": peak_bytes()}
@@ -109,6 +111,25 @@ def provenance() -> dict:
                         "memory": gpu.total_memory,
                         "driver": _said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").partition("\n")[0]}
     return found
+
+
+@cache
+def processor() -> dict:
+    """What sums are added by here: two machines that differ in it differ in the last digit, and training makes more of that."""
+    told = {name: os.environ[name] for name in ("ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA", "OMP_NUM_THREADS",
+                                                "MKL_NUM_THREADS") if name in os.environ}
+    blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+    version = re.search(r"(?:Math Kernel Library|OpenBLAS)[^\n]*?(\d[\w.]+)", torch.__config__.show())
+    return {"name": _processor_name(), "architecture": platform.machine(), "cores": os.cpu_count(),
+            "instruction_set": torch.backends.cpu.get_cpu_capability(),
+            "blas": " ".join(found[1] for found in (blas, version) if found) or "unknown", "told": told}
+
+
+def _processor_name() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists() and (found := re.search(r"^model name\s*: (.+)$", cpuinfo.read_text(), re.M)):
+        return found[1]
+    return _said("sysctl", "-n", "machdep.cpu.brand_string") or platform.processor() or "unknown"
 
 
 @cache

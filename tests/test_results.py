@@ -27,6 +27,8 @@ def test_a_record_has_its_provenance_and_stays(file):
     assert kept["experiment"] == "what was asked" and kept["runs"] == [{"loss": 0.125}]
     assert kept["versions"]["torch"] == torch.__version__ and kept["device"] in ("cpu", "cuda")
     assert {"commit", "uncommitted changes", "threads", "peak_bytes"} <= kept.keys()
+    assert {"name", "architecture", "cores", "instruction_set", "blas", "told"} == kept["processor"].keys()
+    assert kept["processor"]["name"] and kept["processor"]["instruction_set"] == torch.backends.cpu.get_cpu_capability()
     with pytest.raises(FileExistsError):
         record(file, "again", {})
     assert read(file) == kept
