@@ -1,17 +1,31 @@
-"""Which browser the checks of the built pages use: a Chrome or Chromium that is there, else Playwright's own."""
+"""Which browsers the checks of the built pages use: a Chrome or Chromium that is there, else Playwright's own, else the system's
+package, installed if this user may; and a Firefox, where one is there.
+"""
 
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+FIREFOX = ("firefox", "firefox-esr")
+PACKAGES = {"apt-get": "apt-get install -y chromium", "dnf": "dnf install -y chromium", "pacman": "pacman -S --noconfirm chromium",
+            "apk": "apk add chromium", "brew": "brew install --cask chromium"}
 
 
 def find() -> str | None:
-    """The path of a browser on this machine, or None."""
-    system = next((path for path in map(shutil.which, NAMES) if path), None)
-    return system or _playwrights_own()
+    """The path of a Chrome or Chromium on this machine, or None."""
+    return _first(CHROMIUM) or _playwrights_own()
+
+
+def find_firefox() -> str | None:
+    """The path of a Firefox on this machine, or None."""
+    return _first(FIREFOX)
+
+
+def _first(names: tuple[str, ...]) -> str | None:
+    return next((path for path in map(shutil.which, names) if path), None)
 
 
 def _playwrights_own() -> str | None:
@@ -21,7 +35,41 @@ def _playwrights_own() -> str | None:
     return path if Path(path).exists() else None
 
 
+def install() -> str | None:
+    """Playwright's own download, else the system's package where no password is asked for; the browser's path, or None."""
+    if _ran(sys.executable, "-m", "playwright", "install", "chromium") and (path := find()):
+        return path
+    command = package_command()
+    if command and (command.startswith("brew") or _may_be_root()):
+        before = ["sudo", "-n"] if os.geteuid() != 0 and not command.startswith("brew") else []
+        if command.startswith("apt-get"):
+            _ran(*before, "apt-get", "update", "-qq")
+        _ran(*before, *command.split())
+    return find()
+
+
+def package_command() -> str | None:
+    """How this system's package manager installs Chromium, or None where we know none."""
+    return next((command for manager, command in PACKAGES.items() if shutil.which(manager)), None)
+
+
+def _may_be_root() -> bool:
+    return os.geteuid() == 0 or bool(shutil.which("sudo")) and _ran("sudo", "-n", "true")
+
+
+def _ran(*command: str) -> bool:
+    print("browser:", *command, flush=True)
+    return subprocess.run(command, check=False).returncode == 0
+
+
+def main() -> int:
+    path = find() or (install() if "--install" in sys.argv else None)
+    print("browser for the checks:", path or "none")
+    if path is None:
+        command = package_command()
+        print("To mend it: " + (f"{'' if command.startswith('brew') else 'sudo '}{command}" if command else "install Chromium or Chrome"))
+    return int(path is None)
+
+
 if __name__ == "__main__":
-    if find() is None and "--install" in sys.argv:
-        subprocess.run([sys.executable, "-m", "playwright", "install", "chromium"], check=True)
-    print("browser for the checks:", find() or "none; install Chromium, or run: playwright install chromium")
+    sys.exit(main())

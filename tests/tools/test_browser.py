@@ -1,0 +1,52 @@
+"""A browser is found, or installed if that is allowed; else one line says how to mend it."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+spec = importlib.util.spec_from_file_location("browser", Path(__file__).resolve().parents[2] / "tools/browser.py")
+browser = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(browser)
+
+
+@pytest.fixture
+def bare(monkeypatch):
+    """A machine with apt-get and sudo and no browser, whose commands are noted and do what `outcomes` says."""
+    ran, outcomes, there = [], {}, set()
+
+    def run(*command):
+        ran.append(" ".join(command))
+        outcome = outcomes.get(next((part for part in outcomes if part in ran[-1]), ""), False)
+        if outcome and "install" in ran[-1]:
+            there.add("chromium")
+        return outcome
+
+    monkeypatch.setattr(browser, "_ran", run)
+    monkeypatch.setattr(browser, "_playwrights_own", lambda: None)
+    monkeypatch.setattr(browser.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(browser.shutil, "which", lambda name: f"/bin/{name}" if name in there | {"apt-get", "sudo"} else None)
+    monkeypatch.setattr(sys, "argv", ["browser.py", "--install"])
+    return ran, outcomes
+
+
+def test_playwrights_download_comes_first(bare):
+    ran, outcomes = bare
+    outcomes["playwright install"] = True
+    assert browser.main() == 0 and len(ran) == 1
+
+
+def test_the_package_manager_comes_next_where_no_password_is_asked(bare, capsys):
+    ran, outcomes = bare
+    outcomes |= {"sudo -n true": True, "apt-get install": True}
+    assert browser.main() == 0
+    assert ran[-1] == "sudo -n apt-get install -y chromium"
+    assert "browser for the checks: /bin/chromium" in capsys.readouterr().out
+
+
+def test_else_it_ends_with_the_line_that_mends_it(bare, capsys):
+    ran, _ = bare
+    assert browser.main() == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "To mend it: sudo apt-get install -y chromium"
+    assert not [command for command in ran if "apt-get install" in command]
