@@ -1,0 +1,125 @@
+"""All notebooks on stand-ins for other machines, as a table; or the stored runs of their live cells.
+
+  python tools/machines.py                              every notebook under every stand-in
+  python tools/machines.py --only 06 ledger --machines plain avx2
+  python tools/machines.py --machines plain --again 10  a number for a stand-in beside it: each run of CI takes the next one
+  python tools/machines.py --store --only 06            make results/live/06.json: twelve runs of chapter 6's live cells
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+from execute import Outcome, execute
+from standin import CUDA, STAND_INS, StandIn, environment, stored_runs
+
+ROOT = Path(__file__).resolve().parent.parent
+STORED_RUNS = 12
+
+
+def notebooks(only: list[str] | None = None) -> list[Path]:
+    """In the book's order; those whose names begin with one of `only`.
+
+    Raises: SystemExit for a name that fits none.
+    """
+    found = [*sorted(ROOT.glob("book/*.ipynb")), *sorted(ROOT.glob("notebooks/*.ipynb"))]
+    if strange := [name for name in only or () if not any(path.stem.startswith(name) for path in found)]:
+        raise SystemExit(f"--only must name notebooks, such as 06 or ledger; got {', '.join(strange)}")
+    return [path for path in found if not only or path.stem.startswith(tuple(only))]
+
+
+def run(path: Path, stand_in: StandIn) -> tuple[Outcome, list[dict]]:
+    """The notebook under the stand-in, and what its live cells showed."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "live"
+        outcome = execute(path, environment={"OMP_NUM_THREADS": "1", **environment(stand_in), "GEOLAB_LIVE_LOG": str(log),
+                                             "GEOLAB_EXPLORE": os.environ.get("GEOLAB_EXPLORE", "static")} | stand_in.environment)
+        return outcome, [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def table(paths: list[Path], machines: dict[str, StandIn], jobs: int) -> int:
+    """Print the table, chapters by stand-ins; 1 when a cell raised anywhere."""
+    rows = {path.stem: {} for path in paths}
+    seconds, failures = dict.fromkeys(machines, 0.0), []
+    with ProcessPoolExecutor(jobs) as pool:
+        futures = {pool.submit(run, path, stand_in): (path.stem, name) for name, stand_in in machines.items() for path in paths}
+        for done, future in enumerate(as_completed(futures), start=1):
+            chapter, name = futures[future]
+            outcome, shown = future.result()
+            seconds[name] += outcome.seconds
+            outside, arms = sum(len(cell["outside"]) for cell in shown), sum(len(cell["runs"]) for cell in shown)
+            rows[chapter][name] = "✗" if outcome.failures else f"✓ {outside}/{arms}" if arms else "✓"
+            failures += [(chapter, name, failure) for failure in outcome.failures]
+            print(f"[{done}/{len(futures)}] {chapter}, {name}: {rows[chapter][name]} {outcome.seconds:.0f} s", file=sys.stderr, flush=True)
+    width = max(map(len, rows))
+    print(f"\n{'':{width}}  " + "  ".join(f"{name:>12}" for name in machines))
+    for chapter, cells in rows.items():
+        print(f"{chapter:{width}}  " + "  ".join(f"{cells[name]:>12}" for name in machines))
+    print(f"{'seconds':{width}}  " + "  ".join(f"{seconds[name]:12.0f}" for name in machines))
+    print("✓ a/b: no cell raised, and a of b trained numbers lie outside the band of the stored runs, as some must by chance.")
+    for chapter, name, failure in failures:
+        print(f"✗ {chapter}, {name}, cell {failure.cell}: {failure.line}\n    {failure.error[:300]}")
+    passed = sum(cell != "✗" for cells in rows.values() for cell in cells.values())
+    print(f"{passed} passed, {len(futures) - passed} failed")
+    return int(bool(failures))
+
+
+def store(paths: list[Path], jobs: int) -> int:
+    """Write results/live/NN.json for each of these notebooks that has live cells."""
+    from geolab.live import FOLDER
+    from geolab.results import record
+
+    FOLDER.mkdir(exist_ok=True)
+    machines = stored_runs(STORED_RUNS)
+    with ProcessPoolExecutor(jobs) as pool:
+        for path in paths:
+            if "live(" not in path.read_text():
+                continue
+            start = time.monotonic()
+            found = list(pool.map(run, [path] * len(machines), machines))
+            cells: dict[str, dict] = {}
+            for _, shown in found:
+                for cell in shown:
+                    for arm, value in cell["runs"].items():
+                        entry = cells.setdefault(cell["label"].partition("/")[2], {}).setdefault(arm, {"at": value["at"], "runs": []})
+                        entry["runs"].append(value["run"])
+            short = [f"{cell}: {arm}" for cell, arms in cells.items() for arm, entry in arms.items() if len(entry["runs"]) < len(machines)]
+            if short or not cells:
+                raised = {failure.error[:200] for outcome, _ in found for failure in outcome.failures}
+                print(f"{path.stem}: not stored, since not every run showed {', '.join(short) or 'a live cell'}. Raised: {raised}", file=sys.stderr)
+                return 1
+            record(FOLDER / f"{path.stem[:2]}.json", f"the live cells of {path.relative_to(ROOT)}",
+                   {"machines": [{"environment": m.environment, **m.changes} for m in machines], "cells": cells}, force=True)
+            print(f"{path.stem}: {len(cells)} cells, {len(machines)} runs, {time.monotonic() - start:.0f} s", flush=True)
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="notebooks whose names begin so (default all)")
+    parser.add_argument("--machines", nargs="+", choices=[*STAND_INS, "cuda"], metavar="STAND-IN", help=f"of {', '.join(STAND_INS)}, cuda")
+    parser.add_argument("--again", type=int, metavar="N", help="the N-th stand-in, counted around")
+    parser.add_argument("--store", action="store_true", help="make the stored runs of live cells")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="notebooks at once (default: one per core)")
+    given = parser.parse_args()
+    paths = notebooks(given.only)
+    if given.store:
+        return store(paths, given.jobs)
+    import torch
+    known = STAND_INS | ({"cuda": CUDA} if torch.cuda.is_available() else {})
+    chosen = given.machines or ([] if given.again is not None else list(known))
+    if given.again is not None:
+        others = [name for name in known if name != "plain"]
+        chosen.append(others[given.again % len(others)])
+    if "cuda" in chosen and "cuda" not in known:
+        parser.error("--machines cuda needs a CUDA device, and PyTorch sees none")
+    return table(paths, {name: known[name] for name in chosen}, given.jobs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

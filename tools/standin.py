@@ -1,0 +1,113 @@
+"""Stand-ins for other machines: what another processor, another thread count or another draw would change, on this one.
+
+A stand-in is a set of environment variables, for a process that has not imported PyTorch yet, and of changes that `apply`
+makes in it: seeds moved by a constant, first weights moved by one unit in the last place, training on a GPU.
+"""
+
+import json
+import os
+from typing import NamedTuple
+
+VARIABLE = "GEOLAB_STANDIN"   # the changes, as JSON: {"seeds": 1000, "ulp": 1, "cuda": true}
+
+
+class StandIn(NamedTuple):
+    environment: dict[str, str] = {}   # read by PyTorch, MKL, oneDNN and NumPy's OpenBLAS as they load
+    changes: dict[str, int] = {}
+
+
+NATIVE = StandIn()
+SSE = {"ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "ONEDNN_MAX_CPU_ISA": "SSE41",
+       "OPENBLAS_CORETYPE": "Nehalem"}
+AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"}
+STAND_INS = {
+    "plain": NATIVE,
+    "default": StandIn(SSE),
+    "avx2": StandIn(AVX2),
+    "two threads": StandIn({"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}),
+    "ulp 1": StandIn(changes={"ulp": 1}),
+    "ulp 2": StandIn(changes={"ulp": 2}),
+    "ulp 3": StandIn(changes={"ulp": 3}),
+    "seeds +1000": StandIn(changes={"seeds": 1000}),
+    "seeds +20000": StandIn(changes={"seeds": 20_000}),
+}
+CUDA = StandIn(changes={"cuda": 1})  # joins the others where there is a device
+
+
+def stored_runs(count: int) -> list[StandIn]:
+    """The machines of the stored runs: seeds, instruction set and first weights all differ."""
+    sets = (NATIVE.environment, AVX2, SSE)
+    return [StandIn(sets[k % 3], {"seeds": 100_000 + 1000 * k, "ulp": k}) for k in range(count)]
+
+
+def environment(stand_in: StandIn) -> dict[str, str]:
+    """This process's environment, for a process that shall run under the stand-in."""
+    return os.environ | stand_in.environment | ({VARIABLE: json.dumps(stand_in.changes)} if stand_in.changes else {})
+
+
+def apply() -> None:
+    """Make the changes that the environment names, in this process. Without any, nothing is imported."""
+    changes = json.loads(os.environ.get(VARIABLE, "{}"))
+    if seeds := changes.get("seeds"):
+        _move_seeds(seeds)
+    if draw := changes.get("ulp"):
+        _move_first_weights(draw)
+    if changes.get("cuda"):
+        _train_on_cuda()
+
+
+def _move_seeds(shift: int) -> None:
+    """Every generator of PyTorch and NumPy that gets a seed gets another one."""
+    import numpy as np
+    import torch
+
+    def moved(seed):
+        if isinstance(seed, (int, np.integer)):
+            return int(seed) + shift
+        return [moved(seed[0]), *seed[1:]] if isinstance(seed, (list, tuple)) else seed
+
+    seed_all, random_state, default_rng = torch.manual_seed, np.random.RandomState, np.random.default_rng
+
+    class Generator(torch.Generator):
+        def manual_seed(self, seed):
+            return super().manual_seed(moved(seed))
+
+    class RandomState(random_state):
+        def __init__(self, seed=None):
+            super().__init__(moved(seed))
+
+    torch.Generator, np.random.RandomState = Generator, RandomState
+    torch.manual_seed = torch.random.manual_seed = lambda seed: seed_all(moved(seed))
+    np.random.default_rng = lambda seed=None: default_rng(moved(seed))
+
+
+def _move_first_weights(draw: int) -> None:
+    """What an optimiser gets to train starts one unit in the last place off, up or down: w (1 ± ε)."""
+    import torch
+
+    begin = torch.optim.Optimizer.__init__
+
+    @torch.no_grad()
+    def __init__(self, params, defaults):
+        begin(self, params, defaults)
+        generator = torch._C.Generator().manual_seed(draw)  # its own: no other draw changes
+        for weight in (weight for group in self.param_groups for weight in group["params"]):
+            sign = torch.randint(2, weight.shape, generator=generator).to(weight) * 2 - 1
+            weight.mul_(1 + sign * torch.finfo(weight.dtype).eps)
+
+    torch.optim.Optimizer.__init__ = __init__
+
+
+def _train_on_cuda() -> None:
+    """`fit` trains on the GPU, and hands the model back on the CPU, where the cells look at it."""
+    import geolab
+    import geolab.training as training
+
+    fit = training.fit
+
+    def on_cuda(model, *arguments, **options):
+        history = fit(model.cuda(), *arguments, **options)
+        model.cpu()
+        return history
+
+    geolab.fit = training.fit = on_cuda
