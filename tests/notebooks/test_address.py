@@ -1,6 +1,8 @@
-"""The repository's address stands in _config.yml; tools/address.py carries it to every other place."""
+"""`make address` carries the repository's address to every place, from git, from GitHub or by hand; unknown, it is a sentence."""
 
+import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -12,41 +14,48 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 IGNORED = [".git", *(line.strip("/") for line in (ROOT / ".gitignore").read_text().split())]
-OLD = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]
-NEW = {"url": "https://github.com/a-reader/her-copy", "branch": "spring"}
+HERS = "https://github.com/a-reader/her-copy"
+LINK = re.compile(r"https://(?:colab\.research\.google\.com/)?github(?:\.com)?/[^)\s\"'\\]+")
+spec = importlib.util.spec_from_file_location("address", ROOT / "tools/address.py")
+tool = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tool)
 
 
-def address(root: Path, *arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, root / "tools/address.py", *arguments], capture_output=True, text=True, check=False)
-
-
-def colab(repository: dict) -> str:
-    owner_and_name = repository["url"].removeprefix("https://github.com/")
-    return f"https://colab.research.google.com/github/{owner_and_name}/blob/{repository['branch']}/notebooks/01_residual_stream.ipynb"
+def address(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")}
+    return subprocess.run([sys.executable, root / "tools/address.py", *arguments], capture_output=True, text=True, check=False,
+                          env=clean | environment)
 
 
 def texts(root: Path) -> dict[Path, str]:
-    files = [path for path in root.rglob("*") if path.is_file()]
+    files = [path for path in root.rglob("*") if path.is_file() and ".git" not in path.parts]
     return {path.relative_to(root): path.read_bytes().decode(errors="replace") for path in files}
 
 
+def setup_cell(text: str) -> dict:
+    return next(cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code")
+
+
+def require_address(root: Path, url: str, branch: str) -> None:
+    """Every place names it, and a check agrees."""
+    assert address(root, "--check").returncode == 0
+    after = texts(root)
+    assert yaml.safe_load(after[Path("_config.yml")])["repository"].items() >= {"url": url, "branch": branch}.items()
+    for path, text in after.items():
+        if path.suffix == ".ipynb":
+            source = "".join(setup_cell(text)["source"])
+            assert f'"--branch", "{branch}", "{url}"' in source and setup_cell(text)["metadata"]["tags"] == ["remove-cell"]
+            link = f"https://colab.research.google.com/github/{url.removeprefix('https://github.com/')}/blob/{branch}/{path}"
+            assert f"({link})\n" in after[Path("README.md")]
+    assert f'repository-code: "{url}"\n' in after[Path("CITATION.cff")]
+
+
 @pytest.fixture
-def moved(tmp_path) -> Path:
-    """A copy of the repository whose address was just set anew; its README links and its citation file are the old ones."""
+def copy(tmp_path) -> Path:
+    """The repository, without its history."""
     root = tmp_path / "copy"
-    shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*IGNORED))
-    with (root / "README.md").open("a") as readme:
-        readme.write(f"\n[Open]({colab(OLD)})\n\n    git clone --depth 1 {OLD['url']} book\n\nSee https://github.com/other/code.\n")
-    (root / "CITATION.cff").write_text(f'title: The book\nrepository-code: "{OLD["url"]}"\n')
-    config = root / "_config.yml"
-    config.write_text(config.read_text().replace(OLD["url"], NEW["url"]).replace(
-        f"branch: {OLD['branch']}\n", f"branch: {NEW['branch']}\n"))
-    assert yaml.safe_load(config.read_text())["repository"].items() >= NEW.items()
+    shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*IGNORED, "results", "geolab", "benchmarks", "tests"))
     return root
-
-
-def test_the_address_is_one_that_colab_can_open():
-    assert re.fullmatch(r"https://github\.com/[\w.-]+/[\w.-]+(?<!\.git)", OLD["url"])
 
 
 def test_every_place_has_the_address_of_the_configuration():
@@ -54,50 +63,90 @@ def test_every_place_has_the_address_of_the_configuration():
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_check_names_what_is_out_of_date_and_changes_nothing(moved):
-    before = texts(moved)
-    checked = address(moved, "--check")
-    assert checked.returncode == 1
-    named = {line.split(":")[0] for line in checked.stdout.splitlines()}
-    assert named == {str(path) for path in before if path.suffix == ".ipynb"} | {"README.md", "CITATION.cff"}
-    assert texts(moved) == before
+@pytest.mark.parametrize("remote, url", [
+    ("https://github.com/someone/book.git", "https://github.com/someone/book"), ("git@github.com:someone/book.git", "https://github.com/someone/book"),
+    ("ssh://git@github.com/someone/book", "https://github.com/someone/book"), ("https://token@github.com/some-one/b.k/", "https://github.com/some-one/b.k"),
+    ("/srv/git/book", ""), ("https://example.org/someone/book", ""), ("https://github.com/someone", ""), ("", "")])
+def test_a_remote_in_any_form_is_understood(remote, url):
+    assert tool.on_github(remote) == url
 
 
-def test_a_new_address_reaches_every_place(moved):
-    assert address(moved).returncode == 0
-    assert address(moved, "--check").returncode == 0
-    after = texts(moved)
+def test_it_is_taken_from_git(copy):
+    subprocess.run(["git", "init", "-q", copy], check=True)
+    subprocess.run(["git", "-C", copy, "remote", "add", "origin", "git@github.com:a-reader/her-copy.git"], check=True)
+    assert address(copy).returncode == 0
+    require_address(copy, HERS, "main")
+
+
+def test_on_github_it_is_that_of_the_repository_that_runs(copy):
+    assert address(copy, "--url", "https://github.com/the/parent").returncode == 0
+    assert address(copy, GITHUB_REPOSITORY="a-reader/her-copy", GITHUB_REF_NAME="spring").returncode == 0
+    require_address(copy, HERS, "spring")
+    assert not [path for path, text in texts(copy).items() if "the/parent" in text]
+
+
+def test_by_hand_it_is_what_was_given(copy):
+    assert address(copy, "--url", HERS, "--branch", "spring").returncode == 0
+    require_address(copy, HERS, "spring")
+
+
+def test_an_address_that_colab_cannot_open_is_refused_and_nothing_is_changed(copy):
+    before = texts(copy)
+    refused = address(copy, "--url", "https://example.org/a/book")
+    assert refused.returncode == 2 and "--url must be https://github.com/OWNER/NAME" in refused.stderr
+    assert texts(copy) == before
+
+
+def test_unknown_it_is_a_sentence_and_no_link(copy):
+    config = copy / "_config.yml"
+    assert address(copy, "--url", HERS).returncode == 0
+    config.write_text(config.read_text().replace(HERS, ""))
+    assert address(copy).returncode == 0
+    after = texts(copy)
+    assert "no public address yet" in after[Path("README.md")] and "repository-code" not in after[Path("CITATION.cff")]
     for path, text in after.items():
-        if path.suffix == ".ipynb":
-            setup = next(cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code")
-            assert f'"--branch", "{NEW["branch"]}", "{NEW["url"]}"' in "".join(setup["source"])
-            assert setup["metadata"]["tags"] == ["remove-cell"]
-    readme = after[Path("README.md")]
-    assert f"({colab(NEW)})\n" in readme and f"git clone --depth 1 {NEW['url']} book\n" in readme
-    assert "https://github.com/other/code." in readme
-    assert f'repository-code: "{NEW["url"]}"\n' in after[Path("CITATION.cff")]
+        if path.suffix == ".ipynb" or path == Path("README.md"):
+            named = "".join(setup_cell(text)["source"]) if path.suffix == ".ipynb" else text.partition("<!-- colab -->")[2].partition("<!-- /colab -->")[0]
+            assert not LINK.findall(named), path
 
 
-def test_the_address_stands_by_hand_nowhere_else(moved):
-    assert address(moved).returncode == 0
-    owner_and_name = OLD["url"].removeprefix("https://github.com/")
-    left = [str(path) for path, text in texts(moved).items() if owner_and_name in text]
-    assert not left, f"these name {owner_and_name} where tools/address.py does not reach"
+def test_check_names_what_is_out_of_date_and_changes_nothing(copy):
+    config = copy / "_config.yml"
+    config.write_text(re.sub(r'url: "[^"]*"', f'url: "{HERS}x"', config.read_text()))
+    before = texts(copy)
+    checked = address(copy, "--check")
+    named = {line.split(":")[0] for line in checked.stdout.splitlines()[:-1]}
+    assert checked.returncode == 1 and named == {str(path) for path in before if path.suffix == ".ipynb"} | {"README.md", "CITATION.cff"}
+    assert texts(copy) == before
+
+
+def test_the_setup_cell_works_on_colab_at_its_second_run_too(tmp_path, monkeypatch):
+    """A clone that is there isn't cloned again, and the path is set each time."""
+    calls, there = [], []
+    source = tool.SETUP.format(url=HERS, branch="main")
+    monkeypatch.setitem(sys.modules, "google.colab", object())
+    monkeypatch.setattr(subprocess, "run", lambda command, check: (calls.append(command), there.append(1)))
+    monkeypatch.setattr(os.path, "exists", lambda path: bool(there))
+    for count in (1, 2):
+        monkeypatch.setattr(sys, "path", [])
+        exec(source, {})
+        assert len(calls) == 1 and sys.path == ["/content/book"]
+    with pytest.raises(RuntimeError, match="make address"):
+        exec(tool.SETUP_UNKNOWN, {})
 
 
 def test_setup_is_the_first_code_cell_and_leaves_the_page(notebook):
     first = notebook.code[0]
-    assert first["source"].startswith("# On Colab") and OLD["url"] in first["source"]
-    assert first["metadata"]["tags"] == ["remove-cell"]
+    assert first["source"].startswith("# On Colab") and first["metadata"]["tags"] == ["remove-cell"]
     assert [cell for cell in notebook.code if "google.colab" in cell["source"]] == [first]
 
 
-def test_a_notebook_without_the_setup_cell_gets_one_and_loses_nothing(moved):
-    path = moved / "notebooks" / "01_residual_stream.ipynb"
+def test_a_notebook_without_the_setup_cell_gets_one_and_loses_nothing(copy):
+    path = copy / "notebooks" / "01_residual_stream.ipynb"
     notebook = json.loads(path.read_text())
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     notebook["cells"].remove(code[0])
     path.write_text(json.dumps(notebook))
-    assert address(moved).returncode == 0
+    assert address(copy).returncode == 0
     after = [cell["source"] for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
     assert "".join(after[0]).startswith("# On Colab") and after[1:] == [cell["source"] for cell in code[1:]]

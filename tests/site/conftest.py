@@ -52,12 +52,17 @@ def site() -> Path:
     return SITE
 
 
-@pytest.fixture(scope="session")
-def browser():
+def browsers():
+    """tools/browser.py."""
     spec = importlib.util.spec_from_file_location("browser", ROOT / "tools/browser.py")
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
-    path = tool.find()
+    return tool
+
+
+@pytest.fixture(scope="session")
+def browser():
+    path = browsers().find()
     assert path, "there is no Chrome or Chromium to check the pages with; run `make browser`"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -84,6 +89,9 @@ def visiting(browser: Browser, name: str, width: int, **options):
 
 
 def pytest_generate_tests(metafunc):
+    if "firefox_path" in metafunc.fixturenames:  # the sliders are tested in Firefox too, where one is there
+        path = browsers().find_firefox()
+        metafunc.parametrize("firefox_path", [path] if path else [], ids=["firefox"] if path else [], scope="session")
     if "name" in metafunc.fixturenames:
         metafunc.parametrize("name", toc(), scope="module")
     if "width" in metafunc.fixturenames:
@@ -115,6 +123,25 @@ def without_javascript(browser, name):
 def window(browser):
     with closed_off(browser, DESKTOP) as context:
         yield context.new_page()
+
+
+@pytest.fixture(scope="session")
+def firefox(firefox_path, tmp_path_factory):
+    """The system's Firefox, over WebDriver BiDi: Playwright's own would be a download."""
+    with sync_playwright() as playwright:
+        browser = playwright.firefox.launch(channel="moz-firefox", executable_path=firefox_path)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def in_firefox(firefox, name):
+    context = firefox.new_context(viewport={"width": PHONE, "height": 844})
+    visit = Visit(context.new_page(), name)
+    visit.page.goto((SITE / f"{name}.html").as_uri())
+    visit.unfold()
+    yield visit
+    context.close()
 
 
 @pytest.fixture

@@ -1,0 +1,120 @@
+"""Three kinds of check, told apart by construction: no cell asserts what it trained, but where that holds for any weights.
+
+Names are followed through a notebook: what `fit` or an optimiser's step has touched is trained, and what is made of it is, too.
+An `assert` about it must carry the words `# for any weights`, and be a theorem; all else that is trained goes to `live`.
+"""
+
+import ast
+
+MARK = "# for any weights"
+
+
+def trains(node: ast.AST, trainers: set[str]) -> bool:
+    """Whether a call of `fit`, of a function that trains, or of an optimiser's step stands in it."""
+    for call in ast.walk(node):
+        if isinstance(call, ast.Call):
+            if isinstance(call.func, ast.Name) and call.func.id in trainers:
+                return True
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "step" and "opt" in ast.unparse(call.func.value):
+                return True
+    return False
+
+
+class Taint(ast.NodeVisitor):
+    """The names that training has touched so far, and the asserts that speak of them."""
+
+    def __init__(self):
+        self.trainers, self.names, self.asserts = {"fit"}, set(), []
+
+    def touched(self, node: ast.AST | None) -> bool:
+        return node is not None and (trains(node, self.trainers) or any(
+            isinstance(part, ast.Name) and part.id in self.names for part in ast.walk(node)))
+
+    def mark(self, target: ast.AST, touched: bool) -> None:
+        if isinstance(target, ast.Name):
+            (self.names.add if touched else self.names.discard)(target.id)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for part in target.elts:
+                self.mark(part, touched)
+        elif isinstance(target, ast.Starred):
+            self.mark(target.value, touched)
+        elif touched:  # an entry or an attribute of something
+            base = target
+            while isinstance(base, (ast.Subscript, ast.Attribute, ast.Call)):
+                base = base.func if isinstance(base, ast.Call) else base.value
+            if isinstance(base, ast.Name):
+                self.names.add(base.id)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        if trains(node, self.trainers):
+            self.trainers.add(node.name)
+        elif any(isinstance(part, ast.Name) and part.id in self.names for part in ast.walk(node)):
+            self.names.add(node.name)  # it speaks of what was trained
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        pass
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            self.mark(target, self.touched(node.value))
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if self.touched(node.value):
+            self.mark(node.target, True)
+
+    def visit_For(self, node: ast.For) -> None:
+        touched = self.touched(node.iter)
+        for part in ast.walk(node.target):
+            if isinstance(part, ast.Name):
+                self.mark(part, touched)
+        for _ in range(2):  # what the end of the body touches, its start sees
+            for statement in node.body:
+                self.visit(statement)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Name) and node.func.id == "fit" and node.args:
+            self.mark(node.args[0], True)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("append", "extend", "update", "setdefault", "add") \
+                and any(map(self.touched, node.args)):
+            self.mark(node.func, True)
+        self.generic_visit(node)
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        bound = {part.id for made in ast.walk(node) if isinstance(made, ast.comprehension) and not self.touched(made.iter)
+                 for part in ast.walk(made.target) if isinstance(part, ast.Name)}
+        kept, self.names = self.names, self.names - bound
+        if self.touched(node.test):
+            self.asserts.append((node.lineno, node.end_lineno))
+        self.names = kept
+
+
+def about_training(sources: list[str]) -> list[str]:
+    """The asserts, without the mark, that speak of what was trained."""
+    taint, found = Taint(), []
+    for source in sources:
+        taint.asserts = []
+        taint.visit(ast.parse(source))
+        lines = source.splitlines()
+        texts = ["\n".join(lines[first - 1:last]) for first, last in sorted(set(taint.asserts))]
+        found += [text for text in texts if MARK not in text]
+    return found
+
+
+def test_no_cell_asserts_what_it_trained(notebook):
+    assert not about_training([cell["source"] for cell in notebook.code])
+
+
+def test_an_assert_about_a_trained_number_is_seen():
+    train = "def train(seed):\n    model = make()\n    return model, fit(model, task, budget, seed)"
+    assert about_training(["history = fit(model, task)", "final = history.final", "assert final < 3"]) == ["assert final < 3"]
+    assert about_training([train, "runs = {s: train(s)[1] for s in (0, 1)}", "for h in runs.values():\n    assert h.final < 3"])
+    assert about_training(["fit(model, task)", "assert model.gate < 0.5"])
+    assert about_training(["kept = []\nfor s in range(3):\n    kept.append(fit(make(), task, seed=s))", "assert max(k.final for k in kept) < 3"])
+    assert about_training(["def run():\n    for _ in range(9):\n        optimizer.step()\n    return w", "w = run()\nassert w > 0"])
+
+
+def test_what_is_stored_or_holds_for_any_weights_may_be_asserted():
+    assert not about_training(["live('06/loss', {'a': fit(model, task)}, 'loss')", "runs = stored_runs('06/loss')\nassert runs['a'].max() < 3"])
+    assert not about_training(["fit(model, task)", "assert rows(model) == 1  # for any weights"])
+    assert not about_training(["h = fit(model, task)", "h = 3", "assert h == 3"])

@@ -1,0 +1,57 @@
+"""A slider of a built page, moved as a reader moves it, in whatever browser."""
+
+import hashlib
+import json
+from typing import NamedTuple
+
+
+class Shown(NamedTuple):
+    """What a reader sees of a figure and hears of its alt text."""
+
+    value: str
+    frame: str
+    pixels: str
+    alt: str
+
+
+class Slider:
+    """One slider of a figure on the page."""
+
+    def __init__(self, figure, k: int):
+        self.picture, self.input = figure.locator("[role=img]"), figure.locator("input").nth(k)
+        self.output = figure.locator("output").nth(k)
+        self.data = json.loads(figure.locator("script[type='application/json']").text_content())
+        self.values = self.data["values"][k]
+
+    def shown(self) -> Shown:
+        pixels = hashlib.sha256(self.picture.screenshot()).hexdigest()
+        return Shown(self.output.inner_text(), self.picture.inner_html(), pixels, self.picture.get_attribute("aria-label"))
+
+    def press(self, key: str) -> Shown:
+        self.input.press(key)
+        return self.shown()
+
+    def at(self, share: float) -> tuple[float, float]:
+        """The place on the window at this share of the track."""
+        self.input.scroll_into_view_if_needed()
+        box = self.input.bounding_box()
+        return box["x"] + 2 + share * (box["width"] - 4), box["y"] + box["height"] / 2
+
+
+def figures(visit):
+    return visit.page.locator(".geolab-explore").all()
+
+
+def sliders(visit):
+    return [Slider(figure, k) for figure in figures(visit) for k in range(figure.locator("input").count())]
+
+
+def all_differ(one: Shown, other: Shown) -> bool:
+    return all(seen != again for seen, again in zip(one, other))
+
+
+def all_moved(slider, first, middle, last) -> bool:
+    """A slider of two values has no middle: what is shown there is one of its ends."""
+    if len(slider.values) == 2:
+        return all_differ(first, last)
+    return all_differ(first, middle) and all_differ(middle, last)

@@ -1,0 +1,83 @@
+"""`make book` builds every page in any case, executes only what changed, and ends with what raised and a status to match."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GOOD, BAD = "print(6 * 7)", "print('before')\nassert 1 + 1 == 3, 'arithmetic holds here'"
+
+
+def notebook(title: str, *sources: str):
+    cells = [nbformat.v4.new_markdown_cell(f"# {title}"), *map(nbformat.v4.new_code_cell, sources)]
+    metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    return nbformat.v4.new_notebook(cells=cells, metadata=metadata)
+
+
+def build(root: Path, *arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, root / "tools/book.py", *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A book of two chapters, one of which raises; and what the first build of it said."""
+    root = tmp_path_factory.mktemp("book")
+    shutil.copytree(ROOT / "tools", root / "tools")
+    for name in ("book/_ext", "book/_static"):
+        shutil.copytree(ROOT / name, root / name)
+    for name in ("_config.yml", "requirements.txt", "book/references.bib"):
+        shutil.copy(ROOT / name, root / name)
+    (root / "_toc.yml").write_text("format: jb-book\nroot: book/intro\nchapters:\n- file: notebooks/01_good\n- file: notebooks/02_bad\n")
+    (root / "notebooks").mkdir()
+    nbformat.write(notebook("Front", GOOD), root / "book/intro.ipynb")
+    nbformat.write(notebook("Good", GOOD), root / "notebooks/01_good.ipynb")
+    nbformat.write(notebook("Bad", GOOD, BAD, "print('after')"), root / "notebooks/02_bad.ipynb")
+    return root, build(root, "--jobs", "1")
+
+
+def test_a_raising_cell_leaves_a_site_a_mark_and_a_status(small):
+    root, first = small
+    assert first.returncode == 1, first.stdout + first.stderr
+    assert "✗ notebooks/02_bad.ipynb, cell 2: print('before')" in first.stdout
+    assert "AssertionError: arithmetic holds here" in first.stdout and "1 cells raised, on 1 pages" in first.stdout
+    page = (root / "_build/html/notebooks/02_bad.html").read_text()
+    assert "one cell ended with an error" in page and "arithmetic holds here" in page and "after" in page
+    assert "ended with an error" not in (root / "_build/html/notebooks/01_good.html").read_text()
+
+
+def test_it_says_where_the_time_went(small):
+    _, first = small
+    table = first.stdout.partition("Where the time went")[2]
+    assert "3 notebooks, 1 at once" in table and "site" in table and "in all" in table
+
+
+def test_what_failed_is_executed_again_and_what_did_not_is_kept(small):
+    root, _ = small
+    kept = (root / "_executed/notebooks/01_good.ipynb").stat().st_mtime_ns
+    again = build(root)
+    assert again.returncode == 1 and "02_bad" in again.stdout and "01_good" not in again.stdout
+    nbformat.write(notebook("Bad", GOOD), root / "notebooks/02_bad.ipynb")
+    mended = build(root)
+    assert mended.returncode == 0 and "1 pages of it" in mended.stdout
+    assert "ended with an error" not in (root / "_build/html/notebooks/02_bad.html").read_text()
+    assert (root / "_executed/notebooks/01_good.ipynb").stat().st_mtime_ns == kept
+    assert build(root).stdout.startswith("The book is in")                       # nothing to do
+    assert json.loads((root / "_build/site.json").read_text())["whole"] is False
+    assert "site" in build(root, "--whole").stdout                               # every page anew, once
+    assert build(root, "--whole").stdout.startswith("The book is in")
+
+
+def test_a_warning_of_sphinx_ends_with_status_1(small):
+    root, _ = small
+    nbformat.write(notebook("Good", GOOD, "print(1)"), root / "notebooks/01_good.ipynb")
+    changed = nbformat.read(root / "notebooks/01_good.ipynb", as_version=4)
+    changed.cells.append(nbformat.v4.new_markdown_cell("See {prf:ref}`nowhere`."))
+    nbformat.write(changed, root / "notebooks/01_good.ipynb")
+    warned = build(root)
+    assert warned.returncode == 1 and "Sphinx warned or failed" in warned.stdout
+    assert "nowhere" in warned.stderr + warned.stdout

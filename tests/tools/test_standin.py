@@ -1,0 +1,76 @@
+"""A stand-in changes what it says, and nothing else."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+spec = importlib.util.spec_from_file_location("standin", TOOLS / "standin.py")
+standin = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(standin)
+
+PROBE = """
+import json, sys
+sys.path.insert(0, {tools!r})
+import standin
+standin.apply()
+import numpy as np, torch
+torch.manual_seed(0)
+weight = torch.nn.Parameter(torch.tensor([1.0, -2.0, 0.0, 3.0] * 8))
+torch.optim.AdamW([weight], lr=0.1)
+print(json.dumps(dict(
+    global_=torch.rand(3).tolist(), own=torch.rand(3, generator=torch.Generator().manual_seed(0)).tolist(),
+    numpy=np.random.RandomState(0).rand(3).tolist(), listed=np.random.RandomState([0, 1]).rand(3).tolist(),
+    new=np.random.default_rng(0).random(3).tolist(), weight=weight.tolist(), capability=torch.backends.cpu.get_cpu_capability())))
+"""
+DRAWS = ("global_", "own", "numpy", "listed", "new")
+
+
+def probe(stand_in) -> dict:
+    done = subprocess.run([sys.executable, "-c", PROBE.format(tools=str(TOOLS))], capture_output=True, text=True, check=True,
+                          env=standin.environment(stand_in))
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return probe(standin.NATIVE)
+
+
+def test_seeds_are_moved_everywhere(plain):
+    moved = probe(standin.StandIn(changes={"seeds": 1000}))
+    assert all(moved[name] != plain[name] for name in DRAWS)
+    assert moved["own"] == moved["global_"] and moved["weight"] == plain["weight"]
+
+
+def test_first_weights_move_by_one_unit_in_the_last_place(plain):
+    eps = 2.0 ** -23
+    one, other = (probe(standin.StandIn(changes={"ulp": draw}))["weight"] for draw in (1, 2))
+    for moved in (one, other):
+        assert {round((new / old - 1) / eps) for new, old in zip(moved, plain["weight"]) if old} <= {-1, 0, 1}
+        assert moved != plain["weight"]
+    assert one != other
+    assert [probe(standin.StandIn(changes={"ulp": 1}))[name] for name in DRAWS] == [plain[name] for name in DRAWS]
+
+
+def test_an_instruction_set_is_taken(plain):
+    assert probe(standin.STAND_INS["default"])["capability"] == "DEFAULT"
+
+
+def test_there_are_nine_and_stored_runs_differ_in_all_that_matters():
+    assert len(standin.STAND_INS) >= 9
+    machines = standin.stored_runs(12)
+    assert len({machine.changes["seeds"] for machine in machines}) == 12
+    assert len({machine.environment.get("ATEN_CPU_CAPABILITY") for machine in machines}) == 3
+
+
+def test_without_one_nothing_is_touched(monkeypatch):
+    monkeypatch.delenv(standin.VARIABLE, raising=False)
+    before = dict(os.environ)
+    standin.apply()
+    assert dict(os.environ) == before
