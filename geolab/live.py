@@ -32,7 +32,7 @@ class LiveError(RuntimeError):
     """A trained number that no machine produces by chance: not finite, below its floor, or of a model that learned nothing."""
 
 
-def live(label: str, runs: Mapping[str, History | float], quantity: str, *, floor: float = 0.0,
+def live(label: str, runs: Mapping[str, History | float], quantity: str, *, floor: float | None = None,
          beats: float | Mapping[str, float] | None = None, baselines: Mapping[str, float] | None = None,
          log: bool = True, title: str = "") -> "Live":
     """Show this run inside the band of the stored runs, and say in words whether it lies inside. The last line of a cell.
@@ -41,7 +41,7 @@ def live(label: str, runs: Mapping[str, History | float], quantity: str, *, floo
         label: "CHAPTER/name", for example "06/losses": where the stored runs are found.
         runs: arm -> its History, drawn as a curve, or one number, drawn as a dot.
         quantity: what the axis says, with the unit.
-        floor: what no arm can be below, but those whose name ends in ", leak". Curves are drawn over it where it isn't 0.
+        floor: what no arm can be below, but those whose name ends in ", leak". Curves are drawn over it where it is neither None nor 0.
         beats: a value that every arm, or each of those named, must end below, or it has learned nothing.
         baselines: name -> value, drawn across.
         log: whether the axis is logarithmic.
@@ -52,7 +52,7 @@ def live(label: str, runs: Mapping[str, History | float], quantity: str, *, floo
     if strange := set(bars) - set(ends):
         raise ValueError(f"beats must name arms of runs ({', '.join(ends)}), got {', '.join(sorted(strange))}")
     for arm, end in ends.items():
-        _require_possible(arm, end, quantity, floor if not arm.endswith(LEAK) else -math.inf, bars.get(arm, math.inf))
+        _require_possible(arm, end, quantity, -math.inf if floor is None or arm.endswith(LEAK) else floor, bars.get(arm, math.inf))
     shown = Live(label, dict(runs), quantity, floor, dict(baselines or {}), log, title)
     if path := os.environ.get(LOG):
         with Path(path).open("a") as file:
@@ -76,13 +76,15 @@ def stored_runs(label: str) -> dict[str, np.ndarray]:
 class Live:
     """A figure and a sentence: this run in the band of the stored ones."""
 
-    def __init__(self, label: str, runs: dict, quantity: str, floor: float, baselines: dict, log: bool, title: str):
+    def __init__(self, label: str, runs: dict, quantity: str, floor: float | None, baselines: dict, log: bool,
+                 title: str):
         self.label, self.runs, self.quantity, self.floor = label, runs, quantity, floor
         self.baselines, self.log, self.title = baselines, log, title
         self.stored = _stored(label)
         self.bands = {arm: (min(ends), max(ends)) for arm, entry in self.stored.items()
                       if arm in runs and (ends := [_end(run) for run in entry["runs"]])}
-        self.outside = [arm for arm, (low, high) in self.bands.items() if not low <= _end(runs[arm]) <= high]
+        self.reach = {arm: _widened(*band, log) for arm, band in self.bands.items()}
+        self.outside = [arm for arm, (low, high) in self.reach.items() if not low <= _end(runs[arm]) <= high]
 
     @property
     def sentence(self) -> str:
@@ -90,14 +92,14 @@ class Live:
         count = max((len(self.stored[arm]["runs"]) for arm in self.bands), default=0)
         said = []
         if self.bands and not self.outside:
-            said.append(f"Inside: {'each' if len(self.bands) > 1 else 'this'} number of this run lies in the band of the {count} stored runs.")
+            said.append(f"Inside: {'each' if len(self.bands) > 1 else 'this'} number of this run lies where the {count} stored runs lie.")
         for arm in self.outside:
             low, high = self.bands[arm]
             said.append(f"Outside: {arm} ends at {_end(self.runs[arm]):.3g}, and the {count} stored runs at {low:.3g} to {high:.3g}.")
         if self.outside:
-            said.append(f"If you changed a cell, this is what your change does. If not, nothing is wrong: another seed or processor trains "
-                        f"other weights, and of {count + 1} runs alike two lie at the ends, so that one number in "
-                        f"{(count + 1) / 2:.2g} falls outside by chance. The conclusions below are those of the stored runs.")
+            said.append("That is further from them than half their range. If you changed a cell, this is what your change does. If not, "
+                        "nothing is wrong: another seed or processor trains other weights, and a few runs fall outside by chance. "
+                        "The conclusions below are those of the stored runs.")
         if unknown:
             said.append(f"No stored runs of: {', '.join(unknown)}.")
         return " ".join(said)
@@ -134,6 +136,7 @@ def _dots(shown: Live):
     for row, arm in enumerate(arms):
         style = _look(arm, row)
         if arm in shown.bands:
+            axes.plot(shown.reach[arm], (row, row), color="#ececec", linewidth=9, solid_capstyle="butt", zorder=1)
             axes.plot(shown.bands[arm], (row, row), color="#c8c8c8", linewidth=9, solid_capstyle="butt", zorder=1)
             ends = [_end(run) for run in shown.stored[arm]["runs"]]
             axes.plot(ends, [row] * len(ends), "|", color="#555555", markersize=9, zorder=2)
@@ -185,6 +188,16 @@ def _end(run: History | Sequence[float] | float) -> float:
     if isinstance(run, History):
         return float(run.final)
     return float(run[-1] if isinstance(run, Sequence) else run)
+
+
+def _widened(low: float, high: float, log: bool) -> tuple[float, float]:
+    """Half the range further on each side: of twelve normal draws, about one more in two hundred falls outside. On a logarithmic
+    axis the range is that of the logarithms. What is stored has six digits, so that what never varies gets their rounding."""
+    if log and low > 0:
+        further = (high / low) ** 0.5 * (1 + 1e-5)
+        return low / further, high * further
+    further = (high - low) / 2 + 1e-5 * max(abs(low), abs(high)) + 1e-12
+    return low - further, high + further
 
 
 def _plain(run: History | float) -> dict:

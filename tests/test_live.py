@@ -27,6 +27,7 @@ def stored(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "FOLDER", tmp_path)
     cells = {"losses": {"additive": {"at": [10, 20], "runs": [[4.0, 2.0], [4.2, 2.2], [3.9, 2.1]]},
                         "mhc": {"at": [10, 20], "runs": [[4.1, 1.0], [4.2, 1.5], [4.0, 1.2]]}},
+             "same": {arm: {"at": None, "runs": [1.0, 1.0, 1.0]} for arm in "ab"},
              "gate": {"γ": {"at": None, "runs": [0.2, 0.3, 0.25]}}}
     results.record(tmp_path / "99.json", "made up", {"machines": [{}] * 3, "cells": cells})
     module._file.cache_clear()
@@ -36,8 +37,19 @@ def stored(tmp_path, monkeypatch):
 
 def test_a_run_inside_its_band_is_said_to_be(stored):
     shown = live("99/losses", {"additive": history(4.0, 2.1), "mhc": history(4.0, 1.5)}, "loss")
-    assert shown.outside == [] and shown.sentence == "Inside: each number of this run lies in the band of the 3 stored runs."
+    assert shown.outside == [] and shown.sentence == "Inside: each number of this run lies where the 3 stored runs lie."
     assert "additive 2.1, stored 2 to 2.2" in shown._repr_html_()
+
+
+def test_rounding_of_what_is_stored_is_not_outside(stored):
+    assert live("99/same", {"a": 1.0000004, "b": 1.0}, "gate", log=False).outside == []
+    assert live("99/same", {"a": 1.0001, "b": 1.0}, "gate", log=False).outside == ["a"]
+
+
+@pytest.mark.parametrize("log, inside, outside", [(False, (0.151, 0.349), (0.149, 0.351)), (True, (0.164, 0.367), (0.163, 0.368))])
+def test_a_run_is_outside_when_further_than_half_the_range(stored, log, inside, outside):
+    assert all(live("99/gate", {"γ": value}, "gate", log=log).outside == [] for value in inside)
+    assert all(live("99/gate", {"γ": value}, "gate", log=log).outside == ["γ"] for value in outside)
 
 
 def test_a_run_outside_says_where_and_goes_on(stored):

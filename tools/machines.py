@@ -61,7 +61,7 @@ def table(paths: list[Path], machines: dict[str, StandIn], jobs: int) -> int:
     for chapter, cells in rows.items():
         print(f"{chapter:{width}}  " + "  ".join(f"{cells[name]:>12}" for name in machines))
     print(f"{'seconds':{width}}  " + "  ".join(f"{seconds[name]:12.0f}" for name in machines))
-    print("✓ a/b: no cell raised, and a of b trained numbers lie outside the band of the stored runs, as some must by chance.")
+    print("✓ a/b: no cell raised, and a of b trained numbers lie further from the stored runs than half their range, as a few are by chance.")
     for chapter, name, failure in failures:
         print(f"✗ {chapter}, {name}, cell {failure.cell}: {failure.line}\n    {failure.error[:300]}")
     passed = sum(cell != "✗" for cells in rows.values() for cell in cells.values())
@@ -88,11 +88,14 @@ def store(paths: list[Path], jobs: int) -> int:
                     for arm, value in cell["runs"].items():
                         entry = cells.setdefault(cell["label"].partition("/")[2], {}).setdefault(arm, {"at": value["at"], "runs": []})
                         entry["runs"].append(value["run"])
+            raised = {f"cell {failure.cell}: {failure.error[:160]}" for outcome, _ in found for failure in outcome.failures
+                      if "make stored-live" not in failure.error}
             short = [f"{cell}: {arm}" for cell, arms in cells.items() for arm, entry in arms.items() if len(entry["runs"]) < len(machines)]
             if short or not cells:
-                raised = {failure.error[:200] for outcome, _ in found for failure in outcome.failures}
                 print(f"{path.stem}: not stored, since not every run showed {', '.join(short) or 'a live cell'}. Raised: {raised}", file=sys.stderr)
                 return 1
+            for line in sorted(raised):
+                print(f"{path.stem}, while it was stored: {line}", file=sys.stderr)
             record(FOLDER / f"{path.stem[:2]}.json", f"the live cells of {path.relative_to(ROOT)}",
                    {"machines": [{"environment": m.environment, **m.changes} for m in machines], "cells": cells}, force=True)
             print(f"{path.stem}: {len(cells)} cells, {len(machines)} runs, {time.monotonic() - start:.0f} s", flush=True)
