@@ -27,8 +27,22 @@ class Taint(ast.NodeVisitor):
         self.trainers, self.names, self.asserts = {"fit"}, set(), []
 
     def touched(self, node: ast.AST | None) -> bool:
-        return node is not None and (trains(node, self.trainers) or any(
-            isinstance(part, ast.Name) and part.id in self.names for part in ast.walk(node)))
+        return node is not None and (trains(node, self.trainers) or bool(self.free(node) & self.names))
+
+    def free(self, node: ast.AST) -> set[str]:
+        """Its names, but for those that it binds itself to something that no training has touched."""
+        if isinstance(node, (ast.FunctionDef, ast.Lambda)):
+            own = {part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}
+            body = node.body if isinstance(node.body, list) else [node.body]
+            own |= {part.id for line in body for part in ast.walk(line) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+            return set().union(*map(self.free, body)) - own
+        if isinstance(node, ast.Name):
+            return {node.id}
+        inner = set().union(*map(self.free, ast.iter_child_nodes(node)))
+        for made in getattr(node, "generators", ()):
+            if not self.touched(made.iter):
+                inner -= {part.id for part in ast.walk(made.target) if isinstance(part, ast.Name)}
+        return inner
 
     def mark(self, target: ast.AST, touched: bool) -> None:
         if isinstance(target, ast.Name):
@@ -48,8 +62,7 @@ class Taint(ast.NodeVisitor):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         if trains(node, self.trainers):
             self.trainers.add(node.name)
-        elif any(isinstance(part, ast.Name) and part.id in self.names for part in ast.walk(node)):
-            self.names.add(node.name)  # it speaks of what was trained
+        self.mark(ast.Name(node.name), bool(self.free(node) & self.names))  # whether it speaks of what was trained
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         pass
@@ -81,12 +94,8 @@ class Taint(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        bound = {part.id for made in ast.walk(node) if isinstance(made, ast.comprehension) and not self.touched(made.iter)
-                 for part in ast.walk(made.target) if isinstance(part, ast.Name)}
-        kept, self.names = self.names, self.names - bound
         if self.touched(node.test):
             self.asserts.append((node.lineno, node.end_lineno))
-        self.names = kept
 
 
 def about_training(sources: list[str]) -> list[str]:
