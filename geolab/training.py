@@ -101,7 +101,8 @@ def fit(model: nn.Module, task: Task, budget: Budget = Budget(), seed: int = 0, 
     Returns: the History.
     Raises: ValueError when the checkpoint is of another run, or batch does not divide among processes and micro-batches;
         FloatingPointError at a loss or gradient that is not finite, on every process, before the update: the model keeps
-        its last good weights, and the checkpoint its last save; KeyboardInterrupt when interrupted, after the save.
+        its last good weights, and the checkpoint its last save; KeyboardInterrupt when interrupted, after the save, also where
+        the run is whole by then.
     """
     run = _Run(model, task, budget, seed, checkpoint, engine)
     run.resume()
@@ -134,17 +135,22 @@ def require_shares(batch: int, engine: Engine) -> None:
 
 @contextmanager
 def _interrupts_held():
-    """Hold Ctrl-C and SIGTERM back until the step is whole: half an update can't be resumed. Yields a function that tells."""
-    pressed = threading.Event()
+    """Hold Ctrl-C and SIGTERM back until the step is whole: half an update can't be resumed. Yields a function that tells.
+
+    One that comes behind the last step's question is delivered at the end: whoever pressed it wants no further run either.
+    """
+    held = []
     if threading.current_thread() is not threading.main_thread():
-        yield pressed.is_set  # Python delivers signals to the main thread only
+        yield lambda: False  # Python delivers signals to the main thread only
         return
-    before = {number: signal.signal(number, lambda *_: pressed.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, lambda number, _: held.append(number)) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield pressed.is_set
+        yield lambda: bool(held)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    if held:
+        signal.raise_signal(held[0])
 
 
 class _Run:

@@ -17,6 +17,7 @@ from torch import nn
 
 from geolab.experiments import EXPERIMENTS, Comparison, Experiment
 from geolab.experiments.again import differences
+from geolab.experiments.jobs import _work
 from geolab.models import TokenModel, Transformer, TransformerConfig
 from geolab.results import digest, read
 from geolab.run import main
@@ -53,6 +54,7 @@ def endless():
     return {"only": Comparison(arms, Negation(dim=4, train=32, validation=16), Budget(steps=10**7), rates=(1e-3,), seeds=(0,))}
 
 
+THEN = "then"  # between two commands of one start
 TOYS = {"stream": Experiment("Which text?", {"cpu": streamed}), "endless": Experiment("When will it end?", {"cpu": endless}),
         "toy": Experiment("Does it run?", {"cpu": plan}), "many": Experiment("Do two processes find what one does?", {"cpu": many}),
         "far": Experiment("Is there a network?", {"cpu": far})}
@@ -176,29 +178,47 @@ def test_an_interruption_says_how_to_go_on(capsys, monkeypatch):
 
 
 @pytest.fixture
-def two_of_three(tmp_path):
-    """A command with three endless arms, two of which are under way."""
+def three_by_two(tmp_path):
+    """A command with three endless arms and two processes, and what waits until so many arms are under way."""
     process = subprocess.Popen([sys.executable, __file__, "endless", "--jobs", "2", "--out", "endless.json"], cwd=tmp_path,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])})
-    for _ in range(600):
-        if len(list(tmp_path.rglob("*.pt"))) == 2:
-            break
-        time.sleep(0.1)
-    yield process
+
+    def until(under_way):
+        while len(list(tmp_path.rglob("*.pt"))) < under_way:
+            assert process.poll() is None, process.communicate()[0]
+            time.sleep(0.02)
+        return process
+
+    yield until
     process.kill()
 
 
-def test_an_interruption_ends_every_job_and_begins_none(two_of_three):
-    two_of_three.send_signal(signal.SIGINT)
-    shown = two_of_three.communicate(timeout=60)[0]
-    assert two_of_three.returncode == 130 and "The same command goes on" in shown
-    assert "[2/3]" in shown and "[3/3]" not in shown
+@pytest.mark.parametrize("under_way", [1, 2])  # at one, the other process may still be on its way
+def test_an_interruption_ends_every_job_and_begins_none(three_by_two, under_way):
+    process = three_by_two(under_way)
+    process.send_signal(signal.SIGINT)
+    shown = process.communicate(timeout=300)[0]
+    assert process.returncode == 130 and "The same command goes on" in shown
+    assert shown.count("/3]") in range(under_way, 3) and "[3/3]" not in shown
 
 
-def test_jobs_end_with_a_parent_that_was_killed(two_of_three):
-    two_of_three.kill()
-    assert "[3/3]" not in two_of_three.communicate(timeout=60)[0]  # which ends with the last process that could write
+def test_jobs_end_with_a_parent_that_was_killed(three_by_two):
+    process = three_by_two(2)
+    process.kill()
+    assert "[3/3]" not in process.communicate(timeout=300)[0]  # which ends with the last process that could write
+
+
+def test_a_process_whose_job_was_interrupted_takes_no_other(monkeypatch):
+    ends = []
+    monkeypatch.setattr("os._exit", ends.append)
+
+    class Interrupted:
+        def run(self):
+            raise KeyboardInterrupt
+
+    _work(Interrupted())
+    assert ends == [130]
 
 
 def test_it_runs_as_a_module():
@@ -206,22 +226,33 @@ def test_it_runs_as_a_module():
     assert shown.splitlines()[0].split() == ["name", "budgets", "question"]
 
 
-@pytest.mark.parametrize("engine", [[], ["--shard", "--accumulate", "2"]], ids=["data parallel", "sharded"])
-def test_torchrun_of_the_same_command_finds_the_same(engine, tmp_path):
+ENGINES = {"data parallel": [], "sharded": ["--shard", "--accumulate", "2"]}
+
+
+def test_torchrun_of_the_same_command_finds_the_same(tmp_path):
+    """One start of two processes, which take one engine after the other."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    one, two = tmp_path / "one.json", tmp_path / "two.json"
-    subprocess.run([*torchrun, __file__, "many", "--out", str(two), *engine], check=True, capture_output=True, timeout=240,
+    commands = [["many", "--out", str(tmp_path / f"{name}.json"), "--folder", name, *engine] for name, engine in ENGINES.items()]
+    subprocess.run([*torchrun, __file__, *commands[0], THEN, *commands[1]], check=True, capture_output=True, timeout=600,
                    env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])})
-    assert main(["many", "--out", str(one), "--folder", "again"]) == 0
-    one, two = read(one), read(two)
-    rows = differences(one, two)
-    assert len(rows) == 6 and max(row.difference for row in rows) < 1e-4
-    assert one["processes"] == 1 and two["processes"] == 2 and two["engine"]["copy"]["shard"] == bool(engine)
-    for a, b in zip(one["copy"]["runs"], two["copy"]["runs"]):
-        assert a["measured"]["weights"] == pytest.approx(b["measured"]["weights"], rel=1e-3)
+    assert main(["many", "--out", "one.json"]) == 0
+    one = read("one.json")
+    for name, engine in ENGINES.items():
+        two = read(tmp_path / f"{name}.json")
+        rows = differences(one, two)
+        assert len(rows) == 6 and max(row.difference for row in rows) < 1e-4, name
+        assert one["processes"] == 1 and two["processes"] == 2 and two["engine"]["copy"]["shard"] == bool(engine)
+        for a, b in zip(one["copy"]["runs"], two["copy"]["runs"]):
+            assert a["measured"]["weights"] == pytest.approx(b["measured"]["weights"], rel=1e-3), name
 
 
 if __name__ in ("__main__", "__mp_main__"):  # the second name is that of a job's process
+    if "GEOLAB_STANDIN" in os.environ:
+        import conftest  # noqa: F401, the stand-in of the process that started this one
     EXPERIMENTS.update(TOYS)
 if __name__ == "__main__":
-    sys.exit(main())
+    rest = sys.argv[1:]
+    while THEN in rest:
+        assert main(rest[:rest.index(THEN)]) == 0
+        rest = rest[rest.index(THEN) + 1:]
+    sys.exit(main(rest))

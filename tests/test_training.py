@@ -155,8 +155,11 @@ def test_ctrl_c_twice_still_finishes_the_step(tmp_path):
     assert_same_run(train(checkpoint=tmp_path / "run"), train())
 
 
-def test_ctrl_c_in_the_last_step_lets_the_run_end(tmp_path):
-    assert_same_run(train(at(11, interrupt), checkpoint=tmp_path / "run"), train())
+def test_ctrl_c_in_the_last_step_lets_the_run_end_and_nothing_begin(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train(at(11, interrupt), checkpoint=tmp_path / "run")
+    untouched = Watched(lambda now, prediction, loss: pytest.fail("it trains again"))
+    assert_same_run(train(untouched, network=model(seed=99), checkpoint=tmp_path / "run"), train())
 
 
 def test_ctrl_c_without_a_checkpoint_says_that_nothing_is_saved():

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ def side_by_side(work: Sequence, jobs: int) -> list:
             while waiting or running:
                 while waiting and len(running) < jobs:  # the pool would hold more ready, and begin one after an interruption
                     k, item = waiting.pop(0)
-                    running[pool.submit(item.run)] = k
+                    running[pool.submit(_work, item)] = k
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     found[running.pop(future)] = future.result()
         except BaseException as problem:
@@ -42,6 +43,16 @@ def side_by_side(work: Sequence, jobs: int) -> list:
 def _begin(threads: int, parent: int) -> None:
     torch.set_num_threads(threads)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _work(item):
+    """What its `run` gives. An interrupted process ends here: back in the pool it would begin the item that lies ready there, or
+    wait for a lock that another one died with."""
+    try:
+        return item.run()
+    except KeyboardInterrupt:
+        sys.stdout.flush()
+        os._exit(130)
 
 
 def _end_with(parent: int) -> None:

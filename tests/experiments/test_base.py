@@ -84,10 +84,14 @@ def test_what_is_not_there_is_refused(wrong, message, tmp_path):
 
 def test_jobs_are_processes_and_results_keep_their_order(tmp_path, monkeypatch):
     (tmp_path / "jobs_of_this_test.py").write_text(
-        "import os, time\n"
+        "import os, pathlib, time\n"
+        f"SEEN = pathlib.Path({str(tmp_path / 'seen')!r})\n"
         "class Wait:\n"
         "    def __init__(self, k): self.k = k\n"
-        "    def run(self): time.sleep(0.3 * (2 - self.k)); return self.k, os.getpid()\n"
+        "    def run(self):\n"
+        "        while self.k == 0 and not SEEN.exists(): time.sleep(0.02)  # the first ends after the second\n"
+        "        SEEN.touch()\n"
+        "        return self.k, os.getpid()\n"
         "class Fail(Wait):\n"
         "    def run(self): raise ValueError('the loss is not finite')\n")
     monkeypatch.syspath_prepend(tmp_path)

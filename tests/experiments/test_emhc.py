@@ -16,8 +16,9 @@ CONFIGURATION = {"GPT": "emhc-gpt", "DDL": "emhc-ddl", "mHC": "emhc-mhc", "JPmHC
 
 def test_at_the_papers_size_the_tables_models_are_the_papers():
     models = EXPERIMENTS["emhc_echo"].plan("paper")["echo"].models
-    for column, arm in emhc.TABLE_MODELS.items():
-        assert repr(models[arm]().trunk) == repr(CONFIGURATIONS[CONFIGURATION[column]].trunk())
+    with torch.device("meta"):
+        for column, arm in emhc.TABLE_MODELS.items():
+            assert repr(models[arm]().trunk) == repr(CONFIGURATIONS[CONFIGURATION[column]].trunk())
 
 
 class Few:

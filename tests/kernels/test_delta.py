@@ -25,8 +25,8 @@ def update(lead, d, channels, device, dtype=torch.float32, value=None, beta=None
     return x, h, v, 1.3 * normal(*(lead if beta is None else beta), seed=4, device=device)
 
 
-def check_update(inputs, module=delta, **options):
-    check(with_options(module.delta_update, **options), with_options(operators.delta_update, **options), *inputs)
+def check_update(inputs, module=delta, tolerance=None, **options):
+    check(with_options(module.delta_update, **options), with_options(operators.delta_update, **options), *inputs, tolerance=tolerance)
 
 
 # ---------------------------------------------------------------- the delta update
@@ -52,7 +52,8 @@ def test_tokens_of_one_number_and_of_several_tiles(device, d, channels):
 @pytest.mark.parametrize("value, beta", [((3, 37), ()), ((), (3, 1)), ((37,), (1, 37)), ((3, 1), (37,))])
 @pytest.mark.parametrize("channels", [0, 4])
 def test_tokens_may_share_value_and_rate(device, channels, value, beta):
-    check_update(update((3, 37), 50, channels, device, value=value, beta=beta), eps=EPS)
+    inputs = update((3, 37), 50, channels, device, value=value, beta=beta)
+    check_update(inputs, tolerance=1e-4, eps=EPS)  # a sum over tokens may be small beside its terms
 
 
 @pytest.mark.parametrize("channels", [0, 4])
@@ -89,7 +90,7 @@ def test_the_gradient_by_the_direction_keeps_its_length(device):
     x, h, v, beta = update((3, 37), 50, 4, device)
     grad = with_gradients(with_options(delta.delta_update, eps=0.0), (x, h, v, beta), seed=0)[2]
     along = (grad * h).sum(-1) / (grad.norm(dim=-1) * h.norm(dim=-1))
-    assert along.abs().max() < 1e-6
+    assert along.abs().max() < 1e-5
 
 
 MUTANTS = {

@@ -12,7 +12,7 @@ from geolab.residuals import BenchmarkDelta
 from geolab.residuals.benchmark import EPS, erase_by_mean
 from geolab.residuals.pooling import POOLS, pool
 
-CLOSE = dict(rtol=0, atol=1e-12)
+CLOSE = dict(rtol=1e-10, atol=1e-10)
 every_pool = pytest.mark.parametrize("how", POOLS)
 
 

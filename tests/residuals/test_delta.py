@@ -16,7 +16,7 @@ from geolab.residuals import Delta
 from geolab.residuals.delta import VALUES
 
 WIDTH = 8
-CLOSE = dict(rtol=0, atol=1e-12)
+CLOSE = dict(rtol=1e-10, atol=1e-10)
 FORMS = [form for form in itertools.product(("k", "v"), VALUES, ("linear", "mlp"))
          if form[:2] not in (("v", "constant"), ("v", "normed-linear"))]
 every_form = pytest.mark.parametrize("map, value, gate", FORMS)

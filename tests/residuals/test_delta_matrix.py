@@ -20,7 +20,7 @@ from geolab.residuals.delta_matrix import COMPRESSORS, EXPANSIONS, ChannelCompre
 from shared import shaken
 
 WIDTH = 8
-CLOSE = dict(rtol=0, atol=1e-12)
+CLOSE = dict(rtol=1e-10, atol=1e-10)
 CONTROLS = {"delta": {}, "write-only": {"erase": False}, "overwrite": {"beta_fixed": 1.0},
             "additive": {"erase": False, "normalize": False, "beta_fixed": 1.0}}
 FORMS = [{"compress": compress, "expand": expand, **options} for compress, expand, options in

@@ -11,7 +11,7 @@ from geolab.models.inspect import shortcut_matrix
 from geolab.residuals import Mixer, Stream, collect_penalties
 
 WIDTH, N, T = 6, 4, 3
-CLOSE = dict(rtol=0, atol=1e-12)
+CLOSE = dict(rtol=1e-10, atol=1e-10)
 
 
 def make(lively=False, **options):

@@ -15,7 +15,7 @@ from geolab.residuals import MGT, Additive
 from shared import shaken
 
 WIDTH = 8
-CLOSE = dict(rtol=0, atol=1e-12)
+CLOSE = dict(rtol=1e-10, atol=1e-10)
 ABLATIONS = {"standard": dict(gate=False, erase=False), "gate": dict(erase=False), "erase": dict(gate=False), "full": {}}
 every_ablation = pytest.mark.parametrize("ablation", ABLATIONS)
 

@@ -5,7 +5,7 @@ from torch.testing import assert_close
 from geolab.probes import future_influence, influence
 from geolab.residuals.pooling import Generator, pool
 
-CLOSE = dict(rtol=0, atol=1e-13)
+CLOSE = dict(rtol=1e-12, atol=1e-12)
 
 
 def vectors(T=7, D=6):

@@ -141,7 +141,7 @@ def test_training_lowers_the_loss_and_reaches_every_parameter(name):
 def test_the_guide_adds_a_residual_with_one_file_and_one_line(tmp_path):
     """In a copy of the package, and with every test that goes over the registry: those of the new name, and those of no name."""
     root = Path(__file__).parents[2]
-    for part in ("geolab", "tests"):
+    for part in ("geolab", "tests", "tools"):
         shutil.copytree(root / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(root / "pyproject.toml", tmp_path)
 
@@ -156,7 +156,7 @@ def test_the_guide_adds_a_residual_with_one_file_and_one_line(tmp_path):
     tests = [path for path in sorted((tmp_path / "tests").rglob("test_*.py")) if "REGISTRY" in path.read_text(encoding="utf-8")]
     chosen = f"{name} or not (guide or {' or '.join(REGISTRY)})"
     run = subprocess.run([sys.executable, "-m", "pytest", "-v", "-k", chosen, *tests], cwd=tmp_path, capture_output=True, text=True,
-                         env=os.environ | {"PYTHONPATH": str(tmp_path)}, timeout=300)
+                         env=os.environ | {"PYTHONPATH": str(tmp_path)}, timeout=900)
     assert run.returncode == 0, run.stdout[-3000:]
     passed = re.findall(rf"^tests/(\S+)\.py::.*\b{name}\b.* PASSED", run.stdout, re.MULTILINE)
     assert {"residuals/test_registry", "residuals/test_autocast", "models/test_backbone", "models/test_inspect"} <= set(passed)
