@@ -10,14 +10,16 @@ cells with other seeds, under other instruction sets, with first weights moved b
 """
 
 import html
+import itertools
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from geolab import results
 from geolab.figures import LEAK, LOOKS, QUIET, look, subplots, svg
@@ -25,6 +27,7 @@ from geolab.training import History
 
 FOLDER = results.FOLDER / "live"
 LOG = "GEOLAB_LIVE_LOG"   # names a file that collects what live cells show: how stored runs are made
+OTHERS = ("additive", "delta", "post-LN", "mhc", "hyper", "jpmhc", "mgt", "emhc-exact")  # looks for arms that are no model of the book
 SLACK = 0.1               # a validation set is finite: a loss may lie this share below the floor of infinite data
 
 
@@ -132,9 +135,10 @@ def _require_possible(arm: str, end: float, quantity: str, floor: float, bar: fl
 
 def _dots(shown: Live):
     arms = list(shown.runs)
-    figure, axes = subplots(height=1.1 + 0.42 * len(arms))
+    figure, axes = subplots(height=1.2 + 0.42 * len(arms))
+    looks = _looks(arms)
     for row, arm in enumerate(arms):
-        style = _look(arm, row)
+        style = looks[arm]
         if arm in shown.bands:
             axes.plot(shown.reach[arm], (row, row), color="#ececec", linewidth=9, solid_capstyle="butt", zorder=1)
             axes.plot(shown.bands[arm], (row, row), color="#c8c8c8", linewidth=9, solid_capstyle="butt", zorder=1)
@@ -149,16 +153,21 @@ def _dots(shown: Live):
         axes.annotate("floor", (shown.floor, len(arms) - 0.4), fontsize=9, ha="center", va="top")
     axes.set(yticks=range(len(arms)), yticklabels=arms, ylim=(len(arms) - 0.4, -0.6), xlabel=shown.quantity,
              xscale="log" if shown.log else "linear")
-    axes.set_title(shown.title or "this run (mark) and the stored runs (band)", pad=16 if shown.baselines else None)
+    if shown.log:  # few labels: those between the powers of ten run into each other
+        low, high = axes.get_xlim()
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3) if high < 100 * low else (1,), numticks=6))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    figure.suptitle(shown.title or "this run (mark) and the stored runs (band)", fontsize=11)
     axes.grid(axis="y", visible=False)
     return figure
 
 
 def _curves(shown: Live):
     figure, axes = subplots(height=3.4)
-    unit = shown.floor or 1.0
-    for row, (arm, history) in enumerate(shown.runs.items()):
-        style = _look(arm, row)
+    unit, looks = shown.floor or 1.0, _looks(shown.runs)
+    for arm, history in shown.runs.items():
+        style = looks[arm]
         entry = shown.stored.get(arm)
         if entry and entry.get("at"):
             values = np.array(entry["runs"]) / unit
@@ -176,11 +185,11 @@ def _curves(shown: Live):
     return figure
 
 
-def _look(arm: str, row: int) -> dict:
-    """The arm's look in the whole book; other arms take turns, by their row."""
-    if arm.removesuffix(LEAK) in LOOKS:
-        return look(arm)
-    return look(("additive", "delta", "post-LN", "mhc", "hyper", "jpmhc", "mgt", "emhc-exact")[row % 8])
+def _looks(arms: Iterable[str]) -> dict[str, dict]:
+    """Each arm's look in the whole book; arms that have none share out those that no arm here has."""
+    known = {arm for arm in arms if arm.removesuffix(LEAK) in LOOKS}
+    free = itertools.cycle([name for name in OTHERS if name not in {arm.removesuffix(LEAK) for arm in known}])
+    return {arm: look(arm if arm in known else next(free)) for arm in arms}
 
 
 def _end(run: History | Sequence[float] | float) -> float:

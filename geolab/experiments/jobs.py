@@ -30,9 +30,9 @@ def side_by_side(work: Sequence, jobs: int) -> list:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     found[running.pop(future)] = future.result()
         except BaseException as problem:
-            pool.shutdown(wait=False, cancel_futures=True)
             for child in multiprocessing.active_children():
                 child.terminate()
+            pool.shutdown(cancel_futures=True)  # when all have saved and ended
             if isinstance(problem, BrokenProcessPool):
                 raise ChildProcessError("one of the processes was killed, as by a machine that runs out of memory: "
                                         "fewer --jobs need less") from problem

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from shared import shaken
 
 from geolab import residuals
 from geolab.models import ContinuousModel, Transformer, TransformerConfig
@@ -119,6 +120,22 @@ def test_a_registered_class_is_imported_from_the_package_and_pickled_from_its_fi
     residual = REGISTRY[name]
     assert getattr(residuals, residual.__name__) is residual and residual.__name__ in residuals.__all__
     assert pickle.loads(pickle.dumps(residual)) is residual
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_its_gradient_is_the_slope_of_what_it_computes(name):
+    """Also through the coefficients that it makes of the state: nothing on the way is detached."""
+    model = shaken(network(name))
+    generator = torch.Generator().manual_seed(0)
+    x, along, weights = torch.randn(3, 2, 8, 6, dtype=torch.float64, generator=generator)
+
+    def value(x):
+        return (weights * model(x)).sum()
+
+    slope = (torch.autograd.grad(value(x.requires_grad_()), x)[0] * along).sum()
+    with torch.no_grad():
+        by_difference = (value(x + 1e-5 * along) - value(x - 1e-5 * along)) / 2e-5
+    assert slope.item() == pytest.approx(by_difference.item(), rel=1e-5, abs=1e-7)
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
