@@ -91,10 +91,27 @@ def svg(figure: Figure) -> str:
     text = re.sub(r"; font-family: 'DejaVu Sans'(, sans-serif)?(?=[;\"])", "", text)  # once for all, in what follows
     text = text.replace("<g>", "<g style=\"stroke-linejoin:round;font-family:'DejaVu Sans',sans-serif\">", 1)  # the rest of the style sheet
     text = re.sub(r' transform="rotate\(-0 [^"]*"', "", text)
+    text = re.sub(r'(<use [^>]*) style="stroke: #000000; stroke-width: 0.8"', r"\1", text)  # a tick's, which its definition has too
+    text = _without_bare_groups(text)
     text = re.sub(r"<[^>]+>", lambda tag: re.sub(r"-?\d+\.\d{3,}", _rounded, tag[0]), text)  # what a reader reads stays
     return re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>',
                   r'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
                   r'viewBox="\1" style="width:100%;max-width:38rem;height:auto">', text, count=1)
+
+
+def _without_bare_groups(text: str) -> str:
+    """Groups that say nothing of what is in them are a tenth of a figure."""
+    kept, opened = [], []
+    for line in text.split("\n"):
+        if line == "</g>":
+            bare = opened.pop()
+        else:
+            bare = line == "<g>"
+            if line.startswith("<g"):
+                opened.append(bare)
+        if not bare:
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def _rounded(number: re.Match) -> str:

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from geolab import results
 from geolab.figures import LEAK, LOOKS, QUIET, look, subplots, svg
@@ -143,7 +143,8 @@ def _dots(shown: Live):
             axes.plot(shown.reach[arm], (row, row), color="#ececec", linewidth=9, solid_capstyle="butt", zorder=1)
             axes.plot(shown.bands[arm], (row, row), color="#c8c8c8", linewidth=9, solid_capstyle="butt", zorder=1)
             ends = [_end(run) for run in shown.stored[arm]["runs"]]
-            axes.plot(ends, [row] * len(ends), "|", color="#555555", markersize=9, zorder=2)
+            ticks = [(x, y) for end in ends for x, y in ((end, row - 0.2), (end, row + 0.2), (np.nan, row))]  # one path for all
+            axes.plot(*zip(*ticks), color="#555555", linewidth=1, zorder=2)
         axes.plot([_end(shown.runs[arm])], [row], linestyle="", marker=style["marker"], color=style["color"], markersize=7, zorder=3)
     for name, value in shown.baselines.items():
         axes.axvline(value, color=QUIET, linewidth=1)
@@ -157,7 +158,7 @@ def _dots(shown: Live):
         low, high = axes.get_xlim()
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 3) if high < 100 * low else (1,), numticks=6))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.xaxis.set_minor_locator(NullLocator())
     figure.suptitle(shown.title or "this run (mark) and the stored runs (band)", fontsize=11)
     axes.grid(axis="y", visible=False)
     return figure

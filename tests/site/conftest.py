@@ -23,6 +23,11 @@ def toc() -> list[str]:
     return [contents["root"], *(chapter["file"] for part in contents["parts"] for chapter in part["chapters"])]
 
 
+def with_sliders() -> list[str]:
+    """The pages that have some."""
+    return [name for name in toc() if (page := SITE / f"{name}.html").exists() and "geolab-explore" in page.read_text()]
+
+
 @cache
 def soup(path: Path) -> BeautifulSoup:
     return BeautifulSoup(path.read_text(), "html.parser")
@@ -61,14 +66,24 @@ def browsers():
 
 
 @pytest.fixture(scope="session")
-def browser():
+def chromium_path() -> str:
     path = browsers().find()
     assert path, "there is no Chrome or Chromium to check the pages with; run `make browser`"
+    return path
+
+
+@pytest.fixture(scope="session")
+def playwright(chromium_path):  # the path comes first: looking for one may start a Playwright of its own
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"])
-        yield browser
-        browser.close()
+        yield playwright
+
+
+@pytest.fixture(scope="session")
+def browser(playwright, chromium_path):
+    browser = playwright.chromium.launch(
+        executable_path=chromium_path, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"])
+    yield browser
+    browser.close()
 
 
 @contextmanager
@@ -93,7 +108,7 @@ def pytest_generate_tests(metafunc):
         path = browsers().find_firefox()
         metafunc.parametrize("firefox_path", [path] if path else [], ids=["firefox"] if path else [], scope="session")
     if "name" in metafunc.fixturenames:
-        metafunc.parametrize("name", toc(), scope="module")
+        metafunc.parametrize("name", with_sliders() if "firefox_path" in metafunc.fixturenames else toc(), scope="module")
     if "width" in metafunc.fixturenames:
         metafunc.parametrize("width", [PHONE, DESKTOP], scope="module")
 
@@ -126,12 +141,11 @@ def window(browser):
 
 
 @pytest.fixture(scope="session")
-def firefox(firefox_path, tmp_path_factory):
+def firefox(playwright, firefox_path):
     """The system's Firefox, over WebDriver BiDi: Playwright's own would be a download."""
-    with sync_playwright() as playwright:
-        browser = playwright.firefox.launch(channel="moz-firefox", executable_path=firefox_path)
-        yield browser
-        browser.close()
+    browser = playwright.firefox.launch(channel="moz-firefox", executable_path=firefox_path)
+    yield browser
+    browser.close()
 
 
 @pytest.fixture(scope="module")

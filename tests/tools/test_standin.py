@@ -5,9 +5,8 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 spec = importlib.util.spec_from_file_location("standin", TOOLS / "standin.py")
@@ -31,35 +30,31 @@ print(json.dumps(dict(
 DRAWS = ("global_", "own", "numpy", "listed", "new")
 
 
-def probe(stand_in) -> dict:
+@cache
+def probed(name: str, **changes) -> dict:
+    """What a process under the stand-in draws and starts from."""
+    stand_in = standin.STAND_INS[name]._replace(changes=changes)
     done = subprocess.run([sys.executable, "-c", PROBE.format(tools=str(TOOLS))], capture_output=True, text=True, check=True,
                           env=standin.environment(stand_in))
     return json.loads(done.stdout)
 
 
-@pytest.fixture(scope="module")
-def plain():
-    return probe(standin.NATIVE)
-
-
-def test_seeds_are_moved_everywhere(plain):
-    moved = probe(standin.StandIn(changes={"seeds": 1000}))
+def test_seeds_are_moved_everywhere():
+    plain, moved = probed("plain"), probed("plain", seeds=1000)
     assert all(moved[name] != plain[name] for name in DRAWS)
     assert moved["own"] == moved["global_"] and moved["weight"] == plain["weight"]
 
 
-def test_first_weights_move_by_one_unit_in_the_last_place(plain):
-    eps = 2.0 ** -23
-    one, other = (probe(standin.StandIn(changes={"ulp": draw}))["weight"] for draw in (1, 2))
+def test_first_weights_move_by_one_unit_in_the_last_place():
+    plain, one, other = probed("plain"), probed("plain", ulp=1), probed("default", ulp=2)
     for moved in (one, other):
-        assert {round((new / old - 1) / eps) for new, old in zip(moved, plain["weight"]) if old} <= {-1, 0, 1}
-        assert moved != plain["weight"]
-    assert one != other
-    assert [probe(standin.StandIn(changes={"ulp": 1}))[name] for name in DRAWS] == [plain[name] for name in DRAWS]
+        assert {round((new / old - 1) / 2.0**-23) for new, old in zip(moved["weight"], plain["weight"]) if old} <= {-1, 0, 1}
+        assert moved["weight"] != plain["weight"] and [moved[name] for name in DRAWS] == [plain[name] for name in DRAWS]
+    assert one["weight"] != other["weight"]
 
 
-def test_an_instruction_set_is_taken(plain):
-    assert probe(standin.STAND_INS["default"])["capability"] == "DEFAULT"
+def test_an_instruction_set_is_taken():
+    assert probed("default", ulp=2)["capability"] == "DEFAULT"
 
 
 def test_there_are_nine_and_stored_runs_differ_in_all_that_matters():
