@@ -35,7 +35,7 @@ def execute(path: Path, out: Path | None = None, environment: dict[str, str] | N
     """Run all cells; a cell that raises doesn't stop the next ones.
 
     Arguments:
-        out: where the executed copy goes; with failures it carries a notice on top.
+        out: where the executed copy goes; with failures it carries a notice under its title.
         environment: of the kernel, in place of this process's.
     """
     environment = {"JUPYTER_PLATFORM_DIRS": "1", **(environment or os.environ)}
@@ -67,7 +67,8 @@ def execute(path: Path, out: Path | None = None, environment: dict[str, str] | N
         cell.metadata.pop("execution", None)  # clock times, which would make every copy another
     if out:
         if failures:
-            notebook.cells.insert(1, nbformat.v4.new_markdown_cell(notice(failures)))
+            title, _, rest = notebook.cells[0].source.partition("\n")
+            notebook.cells[0].source = f"{title}\n\n{notice(failures)}\n{rest}"
         out.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, out)
     return Outcome(path.stem, time.monotonic() - start, failures, max(times, default=(0.0, 0)))
