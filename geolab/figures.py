@@ -87,7 +87,7 @@ def svg(figure: Figure) -> str:
     text = text[text.index("<svg"):]
     # the style sheet that matplotlib puts in would hold for the whole page, and each new frame would style it anew
     text = re.sub(r"\s*(<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>)", "", text, flags=re.S)
-    text = re.sub(r'<g id="[^"]*">', "<g>", re.sub(r"\n +", "\n", text))  # names that nothing refers to, indentation
+    text = re.sub(r'<g id="[^"]*">', "<g>", re.sub(r" *\n *", "\n", text))  # names that nothing refers to, indentation
     text = re.sub(r"; font-family: 'DejaVu Sans'(, sans-serif)?(?=[;\"])", "", text)  # once for all, in what follows
     text = text.replace("<g>", "<g style=\"stroke-linejoin:round;font-family:'DejaVu Sans',sans-serif\">", 1)  # the rest of the style sheet
     text = re.sub(r' transform="rotate\(-0 [^"]*"', "", text)
