@@ -27,7 +27,7 @@ from triton.compiler import ASTSource
 from benchmarks.cases import CASES, SIZES, STREAMS, Case, draws
 from benchmarks.timing import cotangents_of, outputs_of
 from geolab import kernels
-from geolab.results import record
+from studies.results import record
 from geolab.kernels import launch
 
 Launch = tuple[triton.JITFunction, dict, dict]  # kernel, its arguments by name, options such as num_warps

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from geolab.results import record
+from studies.results import record
 from geolab.operators import cayley_rank2, cayley_skew4, skew
 
 SIZES = (65536, 64)

@@ -31,7 +31,7 @@ from benchmarks import timing
 from benchmarks.cases import CASES, SIZES, STREAMS, Case, draws
 from benchmarks.peers import installed, peers
 from geolab import kernels
-from geolab.results import record
+from studies.results import record
 from geolab.kernels.floors import Bytes
 
 SIDES = ("forward", "backward")

@@ -2,7 +2,7 @@
 
     python -m benchmarks.steps --out results/steps_h200.json             a CUDA device
     python -m benchmarks.steps --only mhc --modes eager,kernels          some of it
-    python -m benchmarks.steps --device cpu --out results/steps_cpu.json one thread of a CPU, at the sizes of `python -m geolab.models`
+    python -m benchmarks.steps --device cpu --out results/steps_cpu.json one thread of a CPU, at the sizes of `python -m benchmarks.models`
     python -m benchmarks.steps --table5 --out results/steps_table5_h200.json     the models of E-MHC-Geo's table 5, over its GPT
 
 A step is forward, backward and fused AdamW. The models take turns, one step each a round, and each ratio is to the first model, the
@@ -32,10 +32,10 @@ from torch import Tensor, nn
 from benchmarks.timing import turns
 from geolab import kernels
 from geolab.models import Transformer, TransformerConfig
-from geolab.models.__main__ import step_times, training_step
-from geolab.papers.configurations import EMHC, EMHC_STREAM
+from benchmarks.models import step_times, training_step
+from studies.papers.configurations import EMHC, EMHC_STREAM
 from geolab.residuals import REGISTRY
-from geolab.results import interval, record
+from studies.results import interval, record
 
 MODES = {"eager": ("never", False), "kernels": ("auto", False), "compiled": ("never", True), "compiled-kernels": ("auto", True)}
 SIZES = {"cuda": {"width": 2560, "layers": 4, "heads": 20, "hidden": 12288, "batch": 2, "length": 4096, "repeats": 11},

@@ -1,18 +1,13 @@
-"""geolab: the small library under *The Geometry of Residual Connections*.
+"""The library under *The Geometry of Residual Connections*. Each room is imported by its own name.
 
-    operators   the mathematics, pure functions of tensors
-    kernels     the same on a GPU, which operators hand over to
-    residuals   what replaces x + F(x), one class a residual
-    models      the Transformer that takes any residual
-    tasks       data sets that know their floor and their trivial baselines
-    probes      measurements
-    papers      what the papers claim, as data
-    fit         the training loop, on one process or many
-    explore     sliders, live and on a static page
+    operators    the mathematics, pure functions of tensors
+    kernels      the same on a GPU, which operators hand over to
+    residuals    what replaces x + F(x), one class per residual
+    models       the Transformer that takes any residual
+    tasks        data sets that know their floor and their trivial baselines
+    probes       measurements
+    training     the training loop, on one process or many
+    show         sliders, figures and diagrams
+
+The experiments behind the book's measured claims are in the package `studies`, which lies beside this one.
 """
-
-from geolab.distributed import Engine
-from geolab.explore import explore
-from geolab.training import Budget, History, fit
-
-__all__ = ["Budget", "Engine", "History", "explore", "fit"]

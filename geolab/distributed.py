@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_map_only
 
 from geolab.models.backbone import Layer
-from geolab.residuals.base import require_option
+from geolab.checks import require_option
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from geolab import distributed
 from geolab.distributed import Engine
-from geolab.residuals import collect_penalties
+from geolab.penalties import collect_penalties
 from geolab.tasks import Task
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from geolab._checks import require_count, require_number, require_square, require_unit, require_width
+from geolab.checks import require_count, require_number, require_square, require_unit, require_width
 from geolab.operators import blend, cayley_iterated, householder_matrix
 
 

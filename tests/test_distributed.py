@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from geolab.distributed import Engine, join, rank, world
 from geolab.models import TokenModel, Transformer, TransformerConfig
-from geolab.residuals import add_penalty
+from geolab.penalties import add_penalty
 from geolab.tasks import Copy
 from geolab.tasks.stream import Stream
 from geolab.training import Budget, fit

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from geolab import Budget, fit
+from geolab.training import Budget, fit
 from geolab.models import ContinuousModel, Transformer, TransformerConfig
-from geolab.residuals import add_penalty
+from geolab.penalties import add_penalty
 from geolab.tasks import Echo, Negation
 
 TASK = Negation(dim=4, train=32, validation=16)

@@ -71,8 +71,8 @@ def table(paths: list[Path], machines: dict[str, StandIn], jobs: int) -> int:
 
 def store(paths: list[Path], jobs: int) -> int:
     """Write results/live/NN.json for each of these notebooks that has live cells."""
-    from geolab.live import FOLDER
-    from geolab.results import record
+    from studies.live import FOLDER
+    from studies.results import record
 
     FOLDER.mkdir(exist_ok=True)
     machines = stored_runs(STORED_RUNS)

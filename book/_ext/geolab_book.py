@@ -20,7 +20,7 @@ def links_to_the_repository(app, config):
 
 
 def setup(app):
-    os.environ["GEOLAB_EXPLORE"] = "static"  # kernels inherit it: geolab.explore draws frames instead of widgets
+    os.environ["GEOLAB_EXPLORE"] = "static"  # kernels inherit it: geolab.show.sliders draws frames instead of widgets
     app.connect("config-inited", links_to_the_repository, priority=100)
     app.connect("html-page-context", scripts_once, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

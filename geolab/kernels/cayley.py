@@ -23,7 +23,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import custom_op
 
-from geolab._checks import require_pairs, require_square
+from geolab.checks import require_pairs, require_square
 from geolab.kernels.launch import INTERPRETED, buffer, on, require, rows
 from geolab.kernels.registers import dot, load_row, plus, scaled, store_row, times, unit
 

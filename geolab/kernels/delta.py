@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import custom_op
 
-from geolab._checks import require_width
+from geolab.checks import require_width
 from geolab.kernels.launch import INTERPRETED, buffer, groups, on, require, rows, summed
 
 BLOCK = 32768 if INTERPRETED else 2048  # of the diagonal update: 16 numbers of each vector a thread, in two loads

@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import custom_op
 
-from geolab._checks import require_width
+from geolab.checks import require_width
 from geolab.kernels.cayley import LARGEST, half_angle, plane_of, plane_vjp, spanned, turned
 from geolab.kernels.launch import INTERPRETED, buffer, groups, on, require, rows, summed
 from geolab.kernels.registers import dot, plus, scaled, times

@@ -19,7 +19,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import custom_op
 
-from geolab._checks import require_width
+from geolab.checks import require_width
 from geolab.kernels.launch import INTERPRETED, buffer, on, require, rows
 
 LARGEST = 128  # outputs; for more, a product of its own is the better choice

@@ -26,7 +26,7 @@ def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row", fo
     The backward recomputes the history of f in registers, up to 25 iterations at n = 4, 7 at n = 8. Above, it writes
     and reads n floats an iteration a matrix besides. For n above 8, and the logarithmic form, it is the operator itself.
     """
-    from geolab.operators.sinkhorn import require_options, sinkhorn as operator  # not above: operators import this package
+    from geolab.operators.birkhoff import require_options, sinkhorn as operator  # not above: operators import this package
     require("logits", logits=logits)
     require_options(logits, iterations, order, form)
     if form == "log" or logits.shape[-1] > LARGEST:

@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import custom_op
 
-from geolab._checks import require_square, require_width
+from geolab.checks import require_square, require_width
 from geolab.kernels.launch import buffer, groups, on, require, rows, summed
 from geolab.kernels.tiles import across, added, along, coefficients, store_sums, vectors, zeros
 

@@ -4,11 +4,10 @@ from geolab.models.backbone import ContinuousModel, PointModel, TokenModel, Tran
 from geolab.models.diagnostics import (AdditiveReflector, DeltaReflector, HybridReflector, JPmHCReflector, MHCReflector,
                                        StreamHybridReflector)
 from geolab.models.geometric import KINDS, GeometricConfig, GeometricDecoder, GeometricTransformer
-from geolab.models.inspect import operators_by_layer, shortcut_matrix
 from geolab.models.messages import MessagePassing, RelationGraph, path_graph
 from geolab.models.regimes import REGIMES, RegimeModel
 
 __all__ = ["KINDS", "REGIMES", "AdditiveReflector", "ContinuousModel", "DeltaReflector", "GeometricConfig", "GeometricDecoder",
            "GeometricTransformer", "HybridReflector", "JPmHCReflector", "MHCReflector", "MessagePassing", "PointModel",
-           "RegimeModel", "RelationGraph", "StreamHybridReflector", "TokenModel", "Transformer", "TransformerConfig", "operators_by_layer",
-           "path_graph", "shortcut_matrix"]
+           "RegimeModel", "RelationGraph", "StreamHybridReflector", "TokenModel", "Transformer", "TransformerConfig",
+           "path_graph"]

@@ -15,8 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geolab._checks import require_count
-from geolab.residuals import Residual, add_penalty, make_residual
+from geolab.checks import require_count
+from geolab.penalties import add_penalty
+from geolab.residuals import Residual, make_residual
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from geolab.operators import (blend, cayley_iterated, cayley_rank2, delta_shortcut, householder_matrix, midpoint_penalty,
                               sinkhorn, skew, stream_mix, unit_direction)
-from geolab.residuals import add_penalty
-from geolab.residuals.base import require_option
+from geolab.penalties import add_penalty
+from geolab.checks import require_option
 
 SLICES = 4
 

@@ -21,8 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.models.messages import MessagePassing, RelationGraph, path_graph
-from geolab.residuals import add_penalty
-from geolab.residuals.base import require_option
+from geolab.penalties import add_penalty
+from geolab.checks import require_option
 
 KINDS = {"transformer": "AF", "lite": "ACF", "full": "AFG", "moe": "AM"}  # letters in the order in which they act
 

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.models.geometric import Attention, Block, Convolution, Step
-from geolab.residuals.base import require_option
+from geolab.checks import require_option
 
 STRICT, ADMISSIBLE, TRANSITION, FUTURE = "strict causal", "admissible augmentation", "transition", "future-informed"
 

@@ -5,9 +5,9 @@ from geolab.operators.delta import delta_matrix, delta_shortcut, delta_update, d
 from geolab.operators.gate import blend, gated_matrix, gated_mix, geodesic, midpoint_penalty
 from geolab.operators.generate import rms_linear
 from geolab.operators.householder import householder_matrix, reflect
-from geolab.operators.outer import outer, spread
+from geolab.operators.products import outer, spread
 from geolab.operators.precision import full_precision, in_state_dtype, widened
-from geolab.operators.sinkhorn import sinkhorn
+from geolab.operators.birkhoff import sinkhorn
 from geolab.operators.streams import stream_mix, stream_mix_write, stream_read
 
 __all__ = ["blend", "cayley_iterated", "cayley_rank2", "cayley_skew4", "delta_matrix", "delta_shortcut", "delta_update",

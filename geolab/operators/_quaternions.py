@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from geolab.operators.outer import spread
+from geolab.operators.products import spread
 
 PIECE = 8192  # matrices: 16 float32 numbers of each are half a megabyte
 

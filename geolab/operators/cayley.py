@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from geolab._checks import require_count, require_pairs, require_square
+from geolab.checks import require_count, require_pairs, require_square
 from geolab.operators._quaternions import cayley_of_plane, cayley_of_skew
 from geolab.operators.dispatch import with_kernel
 from geolab.operators.precision import full_precision

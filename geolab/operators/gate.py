@@ -10,10 +10,10 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from geolab._checks import require_number
+from geolab.checks import require_number
 from geolab.operators.cayley import cayley_rank2
 from geolab.operators.dispatch import with_kernel
-from geolab.operators.outer import outer, spread
+from geolab.operators.products import outer, spread
 from geolab.operators.precision import full_precision
 from geolab.operators.streams import stream_mix
 

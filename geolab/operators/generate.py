@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from geolab._checks import require_width
+from geolab.checks import require_width
 from geolab.operators.dispatch import with_kernel
 from geolab.operators.precision import full_precision
 

@@ -6,7 +6,7 @@ Legend: d features; ... any leading axes, one reflection each.
 import torch
 from torch import Tensor
 
-from geolab._checks import require_unit, require_width
+from geolab.checks import require_unit, require_width
 
 
 def householder_matrix(direction: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ Legend: n streams, d features a stream, ... any leading axes (batch, position).
 import torch
 from torch import Tensor
 
-from geolab._checks import require_square, require_width
+from geolab.checks import require_square, require_width
 from geolab.operators.dispatch import with_kernel
 from geolab.operators.precision import in_state_dtype
 

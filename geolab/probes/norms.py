@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from geolab._checks import require_count
+from geolab.checks import require_count
 
 
 def norm_by_depth(states: list[Tensor]) -> Tensor:

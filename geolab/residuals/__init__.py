@@ -1,37 +1,37 @@
-"""Residual connections: what stands in the place of x + F(x). A new one is one file and one line of REGISTRY.
-
-The registered classes are importable from here, by their own names: `from geolab.residuals import Delta`.
-"""
+"""Residual connections: what replaces x + F(x). A new one is one file, one import and one line of REGISTRY."""
 
 import inspect
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
 
-from geolab.residuals.base import Residual, Sublayer, add_penalty, collect_penalties
+from geolab.residuals.additive import Additive
+from geolab.residuals.base import Residual, Sublayer
+from geolab.residuals.benchmark import BenchmarkDelta, BenchmarkJPmHC, BenchmarkMHC
+from geolab.residuals.delta import Delta
+from geolab.residuals.delta_matrix import DeltaMatrix
+from geolab.residuals.emhc import Cayley, Exact, Geodesic, Hybrid, Stream
+from geolab.residuals.emhc_mixer import Mixer
+from geolab.residuals.hyper import HyperConnections
+from geolab.residuals.jpmhc import JPmHC
+from geolab.residuals.mgt import MGT
+from geolab.residuals.mhc import MHC
 
-REGISTRY: dict[str, type[Residual]] = {name: resolve_name(f"geolab.residuals.{place}") for name, place in {
-    "additive": "additive:Additive",  # name: file and class
-    "delta": "delta:Delta",
-    "delta-matrix": "delta_matrix:DeltaMatrix",
-    "hyper": "hyper:HyperConnections",
-    "mhc": "mhc:MHC",
-    "jpmhc": "jpmhc:JPmHC",
-    "emhc-cayley": "emhc:Cayley",
-    "emhc-hybrid": "emhc:Hybrid",
-    "emhc-geodesic": "emhc:Geodesic",
-    "emhc-exact": "emhc:Exact",
-    "emhc-stream": "emhc:Stream",
-    "emhc-mixer": "emhc_mixer:Mixer",
-    "mgt": "mgt:MGT",
-    "benchmark-delta": "benchmark:BenchmarkDelta",
-    "benchmark-mhc": "benchmark:BenchmarkMHC",
-    "benchmark-jpmhc": "benchmark:BenchmarkJPmHC",
-}.items()}
-
-_classes = {residual.__name__: residual for residual in REGISTRY.values()}
-globals().update(_classes)
-if TYPE_CHECKING:
-    def __getattr__(name: str) -> Any: ...  # for editors and type checkers, which can't see the line above
+REGISTRY: dict[str, type[Residual]] = {
+    "additive": Additive,
+    "delta": Delta,
+    "delta-matrix": DeltaMatrix,
+    "hyper": HyperConnections,
+    "mhc": MHC,
+    "jpmhc": JPmHC,
+    "emhc-cayley": Cayley,
+    "emhc-hybrid": Hybrid,
+    "emhc-geodesic": Geodesic,
+    "emhc-exact": Exact,
+    "emhc-stream": Stream,
+    "emhc-mixer": Mixer,
+    "mgt": MGT,
+    "benchmark-delta": BenchmarkDelta,
+    "benchmark-mhc": BenchmarkMHC,
+    "benchmark-jpmhc": BenchmarkJPmHC,
+}
 
 _PLACE = ("self", "width", "index", "count")  # what a constructor is told of its place: no options
 
@@ -73,4 +73,6 @@ def _options(residual: type[Residual]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-__all__ = [*_classes, "REGISTRY", "Residual", "Sublayer", "add_penalty", "collect_penalties", "make_residual"]
+__all__ = ["MGT", "MHC", "REGISTRY", "Additive", "BenchmarkDelta", "BenchmarkJPmHC", "BenchmarkMHC",
+           "Cayley", "Delta", "DeltaMatrix", "Exact", "Geodesic", "Hybrid", "HyperConnections", "JPmHC",
+           "Mixer", "Residual", "Stream", "Sublayer", "make_residual"]

@@ -51,28 +51,3 @@ class Residual(nn.Module, ABC):
     def reduce(self, state: Tensor) -> Tensor:
         """state -> (B, T, D), at the network's exit."""
         return state
-
-
-_collectors: list[list[Tensor]] = []  # the open ones; a plain list, since torch.compile can follow no ContextVar
-
-
-@contextmanager
-def collect_penalties() -> Iterator[list[Tensor]]:
-    """While open, the list that it yields takes up what residuals add with `add_penalty`, in the order of the forward pass."""
-    _collectors.append([])
-    try:
-        yield _collectors[-1]
-    finally:
-        _collectors.pop()
-
-
-def add_penalty(penalty: Tensor) -> None:
-    """Called by a residual in its forward pass: a scalar that training shall add to the loss. Nobody collecting, nothing kept."""
-    if _collectors:
-        _collectors[-1].append(penalty)
-
-
-def require_option(name: str, got, known) -> None:
-    """Raise ValueError, naming what is known, unless `got` is one of them."""
-    if got not in known:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {got!r}")

@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geolab._checks import require_number
+from geolab.checks import require_number, require_option
 from geolab.operators import delta_update, unit_direction
-from geolab.residuals.base import Residual, Sublayer, require_option
+from geolab.residuals.base import Residual, Sublayer
 
 VALUES = {
     "sigmoid": lambda logit: torch.sigmoid(logit),           # the paper, section 4.1

@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geolab._checks import require_count
+from geolab.checks import require_count, require_option
 from geolab.operators import delta_update, unit_direction
-from geolab.residuals.base import Sublayer, require_option
+from geolab.residuals.base import Sublayer
 from geolab.residuals.delta import Coefficients, DeltaRule, WriteOnly
 
 COMPRESSORS = ("token", "channel", "channel-conv")

@@ -17,10 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geolab._checks import require_count, require_number
+from geolab.checks import require_count, require_number, require_option
 from geolab.operators import (cayley_rank2, cayley_skew4, gated_matrix, gated_mix, geodesic, midpoint_penalty, skew, stream_mix,
                               stream_mix_write, stream_read, unit_direction, widened)
-from geolab.residuals.base import Residual, Sublayer, add_penalty, require_option
+from geolab.penalties import add_penalty
+from geolab.residuals.base import Residual, Sublayer
 from geolab.residuals.pooling import Generator, pool, small_linear
 from geolab.residuals.streams import Streams
 

@@ -13,9 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geolab._checks import require_count, require_number
+from geolab.checks import require_count, require_number
 from geolab.operators import blend, cayley_rank2, delta_shortcut, householder_matrix, midpoint_penalty, stream_mix, stream_read
-from geolab.residuals.base import Sublayer, add_penalty
+from geolab.penalties import add_penalty
+from geolab.residuals.base import Sublayer
 from geolab.residuals.emhc import plane_direction_gate, routes, start_generator
 from geolab.residuals.pooling import Generator, small_linear
 from geolab.residuals.streams import Streams

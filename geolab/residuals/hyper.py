@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geolab.residuals.base import require_option
+from geolab.checks import require_option
 from geolab.residuals.streams import Coefficients, Streams
 
 

@@ -17,9 +17,8 @@ Legend: B batch, T positions, D width, n streams.
 import torch
 from torch import Tensor, nn
 
-from geolab._checks import require_count, require_number
+from geolab.checks import require_count, require_number, require_option
 from geolab.operators import cayley_iterated, cayley_skew4, skew, widened
-from geolab.residuals.base import require_option
 from geolab.residuals.streams import Coefficients, Streams
 
 

@@ -16,9 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geolab._checks import require_number
+from geolab.checks import require_number, require_option
 from geolab.operators import diagonal_update
-from geolab.residuals.base import Residual, Sublayer, require_option
+from geolab.residuals.base import Residual, Sublayer
 
 
 class Coefficients(NamedTuple):

@@ -15,9 +15,8 @@ from collections.abc import Collection
 import torch
 from torch import Tensor, nn
 
-from geolab._checks import require_count, require_number
+from geolab.checks import require_count, require_number, require_option
 from geolab.operators import rms_linear, sinkhorn, stream_read
-from geolab.residuals.base import require_option
 from geolab.residuals.streams import Coefficients, Streams
 
 MAPS = ("read", "write", "mix")  # a, b and H

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.operators import widened
-from geolab.residuals.base import require_option
+from geolab.checks import require_option
 
 POOLS = ("causal", "token", "sequence")
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from geolab._checks import require_count
+from geolab.checks import require_count
 from geolab.operators import stream_mix_write, stream_read
 from geolab.residuals.base import Residual, Sublayer
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geolab._checks import require_count
+from geolab.checks import require_count
 
 
 class Pairs(NamedTuple):

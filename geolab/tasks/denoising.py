@@ -22,8 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geolab._checks import require_count, require_number
-from geolab.residuals.base import require_option
+from geolab.checks import require_count, require_number, require_option
 from geolab.tasks.base import Pairs, float32, require_counts, require_split
 
 SCHEDULES = {  # t in [0, 1] -> a_t, s_t

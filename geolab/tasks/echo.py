@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geolab._checks import require_number
+from geolab.checks import require_number
 from geolab.tasks.base import Pairs, float32, least_squares, require_counts, require_split
 
 SPAN = 10

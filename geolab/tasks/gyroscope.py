@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geolab._checks import require_number
+from geolab.checks import require_number
 from geolab.tasks.base import Pairs, float32, require_counts, require_split
 from geolab.tasks.rotation import plane_rotations, rotation_floor, trajectories
 

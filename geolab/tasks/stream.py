@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geolab.residuals.base import require_option
+from geolab.checks import require_option
 from geolab.tasks.base import Pairs, require_counts, require_split
 from geolab.tasks.text import CORPORA, online, windows
 

@@ -21,8 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geolab._checks import require_number
-from geolab.residuals.base import require_option
+from geolab.checks import require_number, require_option
 from geolab.tasks.base import Pairs, Score, float32, require_counts, require_split
 
 PUBLISHED_START = [[0, 1, 2, 3], [2, 3, 0, 1], [1, 0, 3, 2], [3, 2, 1, 0]]

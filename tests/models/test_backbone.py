@@ -12,7 +12,8 @@ from torch.testing import assert_close
 from geolab.models import ContinuousModel, PointModel, TokenModel, Transformer, TransformerConfig
 from geolab.models.backbone import MLP, Attention, Layer, rotate
 from geolab.probes import future_influence, influence
-from geolab.residuals import REGISTRY, Additive, collect_penalties
+from geolab.penalties import collect_penalties
+from geolab.residuals import REGISTRY, Additive
 
 CLOSE = dict(rtol=0, atol=1e-12)
 CONFIGS = {"ddl": TransformerConfig.ddl, "benchmark": TransformerConfig.benchmark}

@@ -5,11 +5,10 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from geolab.models import (AdditiveReflector, DeltaReflector, HybridReflector, JPmHCReflector, MHCReflector,
-                           StreamHybridReflector)
+from geolab.models import AdditiveReflector, DeltaReflector, HybridReflector, JPmHCReflector, MHCReflector, StreamHybridReflector
 from geolab.operators import delta_matrix
 from geolab.probes import jacobian
-from geolab.residuals import collect_penalties
+from geolab.penalties import collect_penalties
 
 CLOSE = dict(rtol=0, atol=1e-12)
 

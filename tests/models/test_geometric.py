@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from geolab.models import KINDS, ContinuousModel, GeometricConfig, GeometricDecoder, GeometricTransformer, TokenModel, path_graph
 from geolab.models.geometric import load_balance, make_step, top_k_weights
 from geolab.probes import future_influence, influence
-from geolab.residuals import collect_penalties
+from geolab.penalties import collect_penalties
 
 CLOSE = dict(rtol=0, atol=1e-12)
 WIDTH, LENGTH = 8, 7

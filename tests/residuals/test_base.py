@@ -7,8 +7,9 @@ from torch.testing import assert_close
 
 from geolab.models import ContinuousModel, Transformer, TransformerConfig
 from geolab.probes import future_influence, states
-from geolab.residuals import Additive, Residual, add_penalty, collect_penalties
-from geolab.residuals.base import require_option
+from geolab.penalties import add_penalty, collect_penalties
+from geolab.residuals import Additive, Residual
+from geolab.checks import require_option
 
 
 class Streams(Residual):

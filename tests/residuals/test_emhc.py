@@ -11,7 +11,8 @@ from torch.testing import assert_close
 
 from geolab.models import ContinuousModel, Transformer, TransformerConfig
 from geolab.probes import future_influence, influence
-from geolab.residuals import Cayley, Exact, Geodesic, Hybrid, Stream, collect_penalties
+from geolab.penalties import collect_penalties
+from geolab.residuals import Cayley, Exact, Geodesic, Hybrid, Stream
 from geolab.residuals.emhc import Coefficients
 from geolab.residuals.pooling import POOLS, pool
 

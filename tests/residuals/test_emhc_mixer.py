@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
 
-from geolab.models.inspect import shortcut_matrix
-from geolab.residuals import Mixer, Stream, collect_penalties
+from geolab.probes.shortcut import shortcut_matrix
+from geolab.penalties import collect_penalties
+from geolab.residuals import Mixer, Stream
 
 WIDTH, N, T = 6, 4, 3
 CLOSE = dict(rtol=1e-10, atol=1e-10)

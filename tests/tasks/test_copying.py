@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from geolab import Budget, fit
+from geolab.training import Budget, fit
 from geolab.models import TokenModel, Transformer, TransformerConfig
 from geolab.tasks import Copy
 

@@ -1,8 +1,0 @@
-"""Reported numbers, each table with its source. What stands here was printed by others; our own are in `results/`."""
-
-from geolab.papers.tables import ddl, emhc, gt, streams
-from geolab.papers.tables.table import Table
-
-TABLES: dict[str, Table] = emhc.TABLES | ddl.TABLES | streams.TABLES | gt.TABLES
-
-__all__ = ["TABLES", "Table"]

@@ -1,0 +1,132 @@
+"""Diagrams fit their frame, say what they show, and show what the residuals do."""
+
+import itertools
+
+import pytest
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from shared import STREAMS, WIDTH, shaken, sublayer, vectors
+
+from geolab.show import diagrams
+from geolab.show.diagrams import BLOCKS, describe, diagram
+from geolab.show.figures import svg
+from geolab.residuals import REGISTRY, make_residual
+from geolab.residuals.streams import Streams
+
+names = pytest.mark.parametrize("name", BLOCKS)
+residuals = pytest.mark.parametrize("name", [name for name in BLOCKS if name in REGISTRY])
+
+
+def residual(name):
+    torch.manual_seed(0)
+    return shaken(make_residual(name, WIDTH).double())
+
+
+def test_a_diagram_is_of_a_registered_residual_or_of_the_post_norm_block():
+    assert set(BLOCKS) - set(REGISTRY) == {"post-LN"}
+
+
+@pytest.mark.parametrize("ask", [diagram, describe])
+@pytest.mark.parametrize("name", ["detla", "benchmark-mhc"])
+def test_a_name_without_a_diagram_lists_those_that_have_one(ask, name):
+    with pytest.raises(ValueError, match=f"^no diagram of '{name}'; BLOCKS has ") as error:
+        ask(name)
+    assert all(known in str(error.value) for known in BLOCKS)
+
+
+@names
+def test_a_diagram_is_said_in_words(name):
+    words = describe(name)
+    assert 80 < len(words) < 500 and words.endswith(".") and "$" not in words and "  " not in words
+
+
+@names
+def test_nothing_overlaps_and_nothing_sticks_out(name):
+    figure = diagram(name)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    boxes = {text.get_text(): text.get_window_extent(renderer) for text in figure.axes[0].texts if text.get_text()}
+    frame = figure.bbox
+    for text, box in boxes.items():
+        assert frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1, text
+    for (one, box), (other, again) in itertools.combinations(boxes.items(), 2):
+        assert not box.overlaps(again), f"{one!r} lies on {other!r}"
+
+
+@names
+def test_the_operator_fits_its_box(name):
+    figure = diagram(name)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    for patch in figure.axes[0].patches:
+        if patch.get_facecolor()[:3] != (1, 1, 1):
+            text, = [t for t in figure.axes[0].texts if t.get_text() == BLOCKS[name].operator]
+            assert text.get_window_extent(renderer).width < patch.get_window_extent(renderer).width
+
+
+@names
+def test_a_diagram_is_small_and_the_same_each_time(name):
+    assert svg(diagram(name)) == svg(diagram(name)) and len(svg(diagram(name))) < 16_000
+
+
+@names
+def test_what_is_told_is_known(name):
+    block = BLOCKS[name]
+    assert block.order in diagrams.PLACES and bool(block.operator) == bool(block.does)
+    for source, targets in block.sources:
+        assert source in diagrams.SOURCES and source in diagrams.MARKS and set(targets) <= set(block.order.split())
+
+
+# ---------------------------------------------------------------- what is drawn is what is done
+
+@residuals
+def test_the_lines_are_the_state(name):
+    state = residual(name).expand(vectors(1, 2, WIDTH))
+    wide = BLOCKS[name].lines > 1 and "slices" not in BLOCKS[name].state
+    assert state.ndim == (4 if wide else 3)
+    assert not wide or STREAMS == BLOCKS[name].lines == state.shape[-2 if isinstance(residual(name), Streams) else -1]
+
+
+@residuals
+def test_the_sublayer_reads_before_or_after_the_operator(name):
+    """A state that is one vector in one stream: what F sees of it is a multiple of the stream unless the operator came first."""
+    module, heard = residual(name), []
+    state = torch.zeros(1, 1, *module.expand(vectors(1, 1, WIDTH)).shape[2:], dtype=torch.float64)
+    if BLOCKS[name].state == diagrams.SLICES:
+        state[..., :2] = vectors(2)
+        module(state, lambda x: heard.append(x) or x)
+        assert (heard[0][..., 2:] == 0).all() != BLOCKS[name].order.startswith("operator")
+    elif BLOCKS[name].state == diagrams.STREAMS:
+        state[..., 0, :] = vectors(WIDTH)
+        module(state, lambda x: heard.append(x) or x)
+        share = module.coefficients(state).read[..., :1]
+        assert torch.allclose(heard[0], share * state[..., 0, :]) != BLOCKS[name].order.startswith("operator")
+
+
+@residuals
+def test_an_operator_depends_on_the_tokens_that_its_arrow_comes_from(name):
+    sources = [source for source, targets in BLOCKS[name].sources if "operator" in targets]
+    module = residual(name)
+    x = vectors(1, 9, WIDTH)
+    state = module.expand(x).contiguous()
+    earlier, own = state.clone(), state.clone()
+    earlier[:, 0] += vectors(*own.shape[2:])
+    own[:, -1] += vectors(*own.shape[2:])
+
+    def operator(state):
+        observed = module.observe(state, sublayer())
+        fields = [getattr(observed, field) for field in ("mix", "beta") if hasattr(observed, field)]
+        return fields[0][:, -1] if fields else torch.ones(1)
+
+    def moved(other):
+        return (operator(other) - operator(state)).abs().max() > 1e-9
+
+    assert moved(own) == bool(sources)
+    assert moved(earlier) == ("mean" in sources)
+
+
+@residuals
+def test_a_leak_is_marked_where_the_published_form_has_one(name):
+    """The mark says what pool="sequence" does; of the forms that take it, two are this book's own."""
+    assert BLOCKS[name].leaks == (name in ("emhc-cayley", "emhc-hybrid", "emhc-stream"))
+    assert not residual(name).leaks
+    if BLOCKS[name].leaks:
+        assert make_residual(name, WIDTH, pool="sequence").leaks and "leak" in describe(name)

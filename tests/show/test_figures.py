@@ -1,0 +1,151 @@
+import io
+import re
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from IPython.core.formatters import HTMLFormatter
+from matplotlib import pyplot
+
+from geolab.training import Budget, History
+from geolab.show import figures
+
+
+def curve(title="a title"):
+    figure, axes = figures.subplots()
+    axes.plot(np.linspace(0, 1, 50), np.sin(np.linspace(0, 7, 50)), label="sine")
+    axes.set(title=title, xlabel="x")
+    axes.legend()
+    return figure
+
+
+# ---------------------------------------------------------------- svg
+
+def test_the_same_figure_is_the_same_text():
+    figure = curve()
+    assert figures.svg(figure) == figures.svg(figure) == figures.svg(curve())
+    assert figures.svg(figure) != figures.svg(curve("another title"))
+
+
+def test_the_style_reaches_what_is_drawn_after_subplots():
+    axes = curve().axes[0]
+    assert axes.lines[0].get_linewidth() == 2
+    assert not axes.get_legend().get_frame_on() and axes.get_legend().get_texts()[0].get_fontsize() == 10
+    assert axes.title.get_fontsize() == 11 and not axes.spines["top"].get_visible()
+
+
+def test_svg_is_one_element_that_scales_with_the_page():
+    text = figures.svg(curve())
+    root = ElementTree.fromstring(text)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert root.attrib == {"viewBox": "0 0 360 230.4", "style": "width:100%;max-width:38rem;height:auto"}
+    assert text.startswith("<svg ") and text.endswith("</svg>\n")
+    assert "<metadata" not in text and "<?xml" not in text and "<!DOCTYPE" not in text
+
+
+def test_coordinates_are_rounded_to_a_hundredth():
+    assert not re.search(r"\d\.\d{3}", figures.svg(curve()))
+
+
+def test_a_number_that_is_text_is_not_rounded():
+    assert ">0.0001 of 1.23456<" in figures.svg(curve("0.0001 of 1.23456"))
+
+
+def test_rounding_moves_nothing_by_more_than_half_a_hundredth():
+    def numbers(text):
+        text = re.sub(r'transform="rotate\(-0 [^"]*"', "", text)  # turns by nothing
+        placed = re.findall(r' (?:d|x|y|transform)="(.*?)"', text, flags=re.S)
+        return np.array([float(n) for value in placed for n in re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?", value)])
+
+    figure, exact = curve(), io.StringIO()
+    figure.savefig(exact, format="svg")
+    before, after = numbers(exact.getvalue()), numbers(figures.svg(figure))
+    assert len(before) == len(after) > 200
+    assert 0 < abs(before - after).max() <= 0.005 + 1e-9
+
+
+def test_text_stays_text_in_a_font_that_every_device_has():
+    text = figures.svg(curve("β of k"))
+    assert "β of k</text>" in text
+    assert set(re.findall(r"font-family: ([^;\"]*)|font: [^;\"]*?px ([^;\"]*)", text)) <= {
+        ("'DejaVu Sans', sans-serif", ""), ("", "'DejaVu Sans', sans-serif")}
+
+
+# ---------------------------------------------------------------- pictures
+
+def test_show_carries_the_alt_text_escaped():
+    picture = figures.show(curve(), '  β < 1 & "k"\n   shrinks  ')
+    page = HTMLFormatter()(picture)
+    assert page.startswith('<div role="img" aria-label="β &lt; 1 &amp; &quot;k&quot; shrinks"><svg ')
+    assert picture.alt == 'β < 1 & "k" shrinks'
+    assert figures.svg(picture.figure) in page
+
+
+@pytest.mark.parametrize("alt", ["", " \n "])
+def test_show_needs_an_alt_text(alt):
+    with pytest.raises(ValueError, match="alt must say what the figure shows, in words"):
+        figures.show(curve(), alt)
+
+
+def test_a_figure_shows_only_when_asked_to():
+    before = pyplot.get_fignums()
+    figure, axes = figures.subplots(2, 3, height=4, sharex=True)
+    assert pyplot.get_fignums() == before and axes.shape == (2, 3)
+    assert figure.get_size_inches().tolist() == [5, 4]
+
+
+# ---------------------------------------------------------------- looks and recurring plots
+
+def test_every_look_reads_in_grey():
+    models = [look for name, look in figures.LOOKS.items() if name not in ("floor", "baseline")]
+    assert len({look.marker for look in models}) == len(models)
+
+
+def test_look_is_what_plot_takes():
+    axes = figures.subplots()[1]
+    line, = axes.plot([0, 1], **figures.look("delta"))
+    assert (line.get_color(), line.get_linestyle(), line.get_marker()) == figures.LOOKS["delta"]
+
+
+def test_an_unknown_look_lists_the_known_ones():
+    with pytest.raises(ValueError, match="^no look for 'detla'; known: additive, delta"):
+        figures.look("detla")
+
+
+def test_plane_is_square_and_shows_the_unit_circle():
+    axes = figures.plane(figures.subplots()[1], limit=2)
+    circle = axes.lines[0].get_xydata()
+    assert np.allclose(np.hypot(*circle.T), 1) and np.allclose(circle[0], circle[-1])
+    assert axes.get_xlim() == axes.get_ylim() == (-2, 2) and axes.get_aspect() == 1
+    assert not figures.plane(figures.subplots()[1], unit_circle=False).lines
+
+
+def test_label_line_stands_beside_its_point():
+    axes = figures.subplots()[1]
+    figures.label_line(axes, 0.5, 2.0, "floor", color="#123456")
+    note, = axes.texts
+    assert (note.get_text(), note.xy, note.get_color()) == ("floor", (0.5, 2.0), "#123456")
+
+
+def history(losses):
+    return History("task", Budget(), 0, "cpu", evaluated_at=[10 * (k + 1) for k in range(len(losses))],
+                   validation_loss=losses)
+
+
+@pytest.mark.parametrize("floor, unit", [(0.5, 0.5), (0.0, 1.0)])
+def test_losses_are_drawn_over_their_floor_with_the_baselines_across(floor, unit):
+    runs = {"additive": [history([4.0, 2.0]), history([5.0, 3.0])], "delta": [history([1.0, 0.75])]}
+    axes = figures.loss_over_floor(figures.subplots()[1], runs, floor, {"copy the input": 8.0})
+    drawn = [np.asarray(line.get_ydata()).tolist() for line in axes.lines]
+    expected = [[4.0, 2.0], [5.0, 3.0], [1.0, 0.75], [8.0, 8.0]]
+    assert drawn == [[y / unit for y in ys] for ys in expected] + ([[1, 1]] if floor else [])
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["additive", "delta"]
+    assert [text.get_text() for text in axes.texts] == ["copy the input"]
+    assert axes.get_yscale() == "log" and ("floor" in axes.get_ylabel()) == bool(floor)
+
+
+def test_a_leak_is_drawn_dotted_and_open_in_its_models_colour():
+    causal, leak = figures.look("emhc-hybrid"), figures.look("emhc-hybrid, leak")
+    assert leak["color"] == causal["color"] and leak["linestyle"] == ":" and leak["markerfacecolor"] == "white"
+    with pytest.raises(ValueError, match="no look for 'hybrid'"):
+        figures.look("hybrid, leak")

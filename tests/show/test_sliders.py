@@ -1,0 +1,263 @@
+import html
+import itertools
+import json
+import re
+from html.parser import HTMLParser
+
+import ipywidgets
+import numpy as np
+import pytest
+from IPython.display import HTML
+
+from geolab.show.sliders import explore
+from geolab.show import figures
+
+
+def point(beta, gate=0.5):
+    """A point that moves
+    with β & γ."""
+    figure, axes = figures.subplots(height=1.5)
+    axes.plot([beta], [gate], "o")
+    axes.set(xlim=(-1, 3), ylim=(-1, 3))
+    return figure
+
+
+def titled(beta, title="plain"):
+    """A point with a title."""
+    figure = point(beta)
+    figure.axes[0].set_title(title)
+    return figure
+
+
+@pytest.fixture
+def live(monkeypatch):
+    monkeypatch.delenv("GEOLAB_EXPLORE", raising=False)
+
+
+@pytest.fixture
+def static(monkeypatch):
+    monkeypatch.setenv("GEOLAB_EXPLORE", "static")
+
+
+class Page(HTMLParser):
+    """The tags of a page in order, and the text of its JSON script."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.data, self.depth = [], "", 0
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        self.depth += tag not in ("input",)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        self.depth -= 1
+
+    def handle_data(self, data):
+        if self.tags and self.tags[-1] == ("script", {"type": "application/json"}):
+            self.data += data
+
+    def of(self, name):
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+
+def shown(box):
+    return bytes(box.picture.value).decode()
+
+
+def frames(data):
+    """Every frame, put together as the page's script does it."""
+    return ["".join("\n".join(data["lines"][first:first + count]) + "\n" for first, count in frame)
+            for frame in data["frames"]]
+
+
+# ---------------------------------------------------------------- in a live kernel
+
+@pytest.mark.usefixtures("live")
+class TestLive:
+    def test_the_slider_starts_in_the_middle_and_redraws(self):
+        box = explore(point, beta=[0, 1, 2])
+        assert isinstance(box, ipywidgets.VBox)
+        assert box.sliders["beta"].value == 1
+        assert shown(box) == figures.svg(point(1))
+        for beta in (2, 0, 1):
+            box.sliders["beta"].value = beta
+            assert shown(box) == figures.svg(point(beta))
+
+    def test_two_sliders_draw_together(self):
+        box = explore(point, beta=np.linspace(0, 2, 5), gate=(0, 1))
+        assert (box.sliders["beta"].value, box.sliders["gate"].value) == (1.0, 1)
+        box.sliders["gate"].value, box.sliders["beta"].value = 0, 0.5
+        assert shown(box) == figures.svg(point(0.5, 0))
+
+    def test_it_shows_sliders_picture_and_message_in_order(self):
+        box = explore(point, beta=[0, 1], gate=[0, 1])
+        assert box.children == (*box.sliders.values(), box.picture, box.message)
+        assert [slider.description for slider in box.sliders.values()] == ["β", "γ"]
+        assert box.message.value == ""
+
+    def test_values_may_be_words(self):
+        box = explore(titled, beta=[0], title=["one", "two"])
+        box.sliders["title"].value = "one"
+        assert shown(box) == figures.svg(titled(0, "one"))
+
+    def test_a_later_error_shows_and_keeps_the_picture_and_passes(self):
+        def fails_at_two(beta):
+            """A point."""
+            if beta == 2:
+                raise ZeroDivisionError("a <b> too many")
+            return point(beta)
+
+        box = explore(fails_at_two, beta=[0, 1, 2])
+        before = shown(box)
+        with pytest.raises(RuntimeError):
+            box.sliders["beta"].value = 2
+        assert box.message.value == "<b>fails_at_two(beta=2) raised ZeroDivisionError: a &lt;b&gt; too many</b>"
+        assert shown(box) == before
+        box.sliders["beta"].value = 0
+        assert box.message.value == "" and shown(box) == figures.svg(point(0))
+
+
+# ---------------------------------------------------------------- on a built page
+
+@pytest.mark.usefixtures("static")
+class TestStatic:
+    VALUES = {"beta": [0, 0.5, 1, 2], "gate": [0.25, 0.5, 0.75]}
+
+    def page(self, draw=point, **values):
+        page = explore(draw, **values)
+        assert isinstance(page, HTML)
+        return page.data
+
+    def test_every_frame_is_its_figure_exactly(self):
+        data = json.loads(Page(self.page(**self.VALUES)).data)
+        drawn = frames(data)
+        combinations = list(itertools.product(*self.VALUES.values()))
+        assert len(drawn) == len(combinations) == len(set(drawn)) == 12
+        for frame, (beta, gate) in zip(drawn, combinations):
+            assert frame == figures.svg(point(beta, gate))
+
+    def test_frames_share_their_lines(self):
+        data = json.loads(Page(self.page(**self.VALUES)).data)
+        assert len(data["lines"]) < 2 * len(frames(data)[0].splitlines())
+        assert max(len(runs) for runs in data["frames"]) < 20  # lines that repeat do not cut a frame into pieces
+
+    def test_the_middle_frame_stands_in_the_page_without_javascript(self):
+        page = self.page(**self.VALUES)
+        before, _ = page.split('<script type="application/json">')
+        assert figures.svg(point(1, 0.5)).strip() in before
+        assert before.count("<svg") == 1
+
+    def test_sliders_start_at_the_middle_frame_and_carry_their_names(self):
+        page = Page(self.page(**self.VALUES))
+        assert [(i["type"], i["min"], i["max"], i["value"], i["aria-label"]) for i in page.of("input")] == [
+            ("range", "0", "3", "2", "beta"), ("range", "0", "2", "1", "gate")]
+        data = json.loads(page.data)
+        assert data["values"] == [["0", "0.5", "1", "2"], ["0.25", "0.5", "0.75"]] and data["names"] == ["β", "γ"]
+
+    def test_the_alt_text_is_there_with_and_without_javascript(self):
+        page = Page(self.page(**self.VALUES))
+        pictures = [d for d in page.of("div") if d.get("role") == "img"]
+        assert [d["aria-label"] for d in pictures] == ["A point that moves with β & γ."]
+        assert json.loads(page.data)["alt"] == "A point that moves with β & γ."
+
+    def test_the_page_loads_nothing_from_elsewhere(self):
+        page = self.page(**self.VALUES)
+        assert not re.search(r'\b(src|href)="(?!#)', page)
+        assert set(re.findall(r"https?://[\w./]+", page)) == {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+
+    @pytest.mark.parametrize("text", ["</script><b>out", "<!--<script>", "]]>", '"><i>', "a & b", "\\u003c/script>"])
+    def test_no_text_can_break_out(self, text):
+        def drawn(beta, title):
+            return titled(beta, title)
+
+        drawn.__doc__ = f"Alt {text}"
+        page = self.page(drawn, beta=[0, 1], title=["plain", text])
+        parsed = Page(page)
+        assert parsed.depth == 0
+        assert len(parsed.of("script")) == page.count("</script") == 2
+        assert "<!" not in parsed.data and not parsed.of("b") and not parsed.of("i")
+        data = json.loads(parsed.data)
+        assert data["values"][1] == ["plain", text] and data["alt"] == f"Alt {text}"
+        assert f'aria-label="{html.escape(f"Alt {text}")}"' in page
+        assert frames(data)[1] == figures.svg(titled(0, text))
+
+    def test_two_figures_on_a_page_do_not_share_state(self):
+        assert 'id="' not in re.sub(r"<svg.*?</svg>", "", self.page(beta=[0, 1]).split("<script")[0], flags=re.S)
+
+    def test_the_same_call_gives_the_same_page(self):
+        assert self.page(**self.VALUES) == self.page(**self.VALUES)
+
+    def test_frames_too_large_for_a_page_are_refused(self):
+        def noise(seed):
+            """Many points."""
+            figure, axes = figures.subplots()
+            axes.plot(np.random.RandomState(seed).randn(20_000).cumsum(), rasterized=False)
+            return figure
+
+        with pytest.raises(ValueError, match=r"the frames of noise take [\d,]+ bytes, more than 400,000: use fewer values"):
+            explore(noise, seed=range(20))
+
+
+# ---------------------------------------------------------------- errors, in both lives
+
+@pytest.fixture(params=["live", "static"])
+def either(request):
+    request.getfixturevalue(request.param)
+
+
+@pytest.mark.usefixtures("either")
+class TestErrors:
+    def test_no_slider(self):
+        with pytest.raises(ValueError, match="explore needs at least one slider"):
+            explore(point)
+
+    def test_an_empty_list(self):
+        with pytest.raises(ValueError, match="empty list for gate"):
+            explore(point, beta=[1], gate=[])
+
+    def test_too_many_combinations(self):
+        with pytest.raises(ValueError, match="got 102 combinations, more than 100"):
+            explore(point, beta=range(6), gate=range(17))
+
+    @pytest.mark.parametrize("doc", [None, "", "  \n"])
+    def test_no_docstring(self, doc):
+        def silent(beta):
+            return point(beta)
+
+        silent.__doc__ = doc
+        with pytest.raises(ValueError, match="silent needs a docstring: it is the alt text"):
+            explore(silent, beta=[1])
+
+    def test_a_draw_that_fails_names_the_values(self):
+        def fails(beta, name):
+            """It fails."""
+            raise KeyError("k")
+
+        with pytest.raises(RuntimeError, match=r"^fails\(beta=0.5, name=a\) raised KeyError: 'k'$") as error:
+            explore(fails, beta=[0.5], name=["a"])
+        assert isinstance(error.value.__cause__, KeyError)
+
+    @pytest.mark.parametrize("result, kind", [(None, "NoneType"), ("<svg>", "str")])
+    def test_a_draw_that_returns_no_figure(self, result, kind):
+        def forgets(beta):
+            """It returns no figure."""
+            return result
+
+        with pytest.raises(RuntimeError, match=rf"^forgets\(beta=1\) must return a matplotlib Figure, got {kind}$"):
+            explore(forgets, beta=[1])
+
+    def test_a_value_that_draw_does_not_take(self):
+        with pytest.raises(RuntimeError, match=r"point\(theta=1\) raised TypeError"):
+            explore(point, theta=[1])
+
+
+@pytest.mark.parametrize("value", ["", "live", "STATIC"])
+def test_only_the_word_static_makes_a_page(monkeypatch, value):
+    monkeypatch.setenv("GEOLAB_EXPLORE", value)
+    assert isinstance(explore(point, beta=[0]), ipywidgets.VBox)

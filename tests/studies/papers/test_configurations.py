@@ -1,0 +1,113 @@
+import pytest
+import torch
+
+from geolab.models import Transformer
+from studies.papers import CONFIGURATIONS, MGT_PROTOCOLS, SOURCES, TABLES
+from studies.papers.configurations import DDL_CONTROLS, EMHC, EMHC_OUTSIDE, MGT_VARIANTS
+
+every_configuration = pytest.mark.parametrize("key", CONFIGURATIONS)
+every_protocol = pytest.mark.parametrize("key", MGT_PROTOCOLS)
+
+
+def count(module):
+    return sum(p.numel() for p in module.parameters())
+
+
+@pytest.fixture(autouse=True)
+def no_memory():
+    """Parameters have shapes and no numbers here: the largest model would take more than a gigabyte."""
+    with torch.device("meta"):
+        yield
+
+
+@every_configuration
+def test_parameters_are_within_one_per_cent_of_the_printed_number(key):
+    # E-MHC-Geo: its layers alone, because its counter and its trunk's ends are its own. DDL: all, embedding included
+    configuration = CONFIGURATIONS[key]
+    ours = count(configuration.trunk().layers) if key in EMHC else count(configuration.model())
+    assert ours == pytest.approx(configuration.parameters - configuration.outside, rel=0.01)
+
+
+@pytest.mark.parametrize("key", ["emhc-gpt", "emhc-ddl", "emhc-mhc"])
+def test_the_benchmarks_counter_is_understood_to_the_last_digit(key):
+    configuration = EMHC[key]
+    total = count(configuration.trunk().layers) + EMHC_OUTSIDE * configuration.backbone.width
+    assert round(total, -3) == configuration.parameters
+
+
+def test_sizes_are_those_of_the_papers_tables():
+    names = {"GPT": "emhc-gpt", "DDL": "emhc-ddl", "mHC": "emhc-mhc", "JPmHC": "emhc-jpmhc", "E-MHC-Geo": "emhc-hybrid"}
+    for row, columns in TABLES["emhc-table-5"].rows.items():
+        configuration = EMHC[names[row]]
+        assert columns["layers"][0] == configuration.backbone.layers
+        assert columns["heads"][0] == configuration.backbone.heads
+        assert columns["width"][0] * EMHC_OUTSIDE == configuration.outside
+        assert columns["parameters"][0] * 1e6 == pytest.approx(configuration.parameters)
+    for size, columns in TABLES["ddl-table-4"].rows.items():
+        for key in (k for k in CONFIGURATIONS if k.startswith(f"ddl-{size}-")):
+            backbone = CONFIGURATIONS[key].backbone
+            assert (backbone.width, backbone.layers, backbone.heads) == tuple(columns[c][0] for c in ("width", "layers", "heads"))
+            assert backbone.width / backbone.heads == columns["head width"][0]
+            assert CONFIGURATIONS[key].parameters == columns["parameters"][0] * 1e6
+
+
+@every_configuration
+def test_it_says_whence_it_comes_and_runs(key):
+    configuration = CONFIGURATIONS[key]
+    assert configuration.source in SOURCES and configuration.number
+    if configuration.vocabulary:
+        assert configuration.model()(torch.zeros(2, 5, dtype=torch.long)).shape == (2, 5, configuration.vocabulary)
+    else:
+        assert configuration.trunk()(torch.zeros(2, 5, 128)).shape == (2, 5, 128)
+
+
+def test_the_configurations_that_pool_over_the_sequence_are_known_to_leak():
+    leaking = {key for key, configuration in CONFIGURATIONS.items()
+               if key in EMHC and any(layer.residual.leaks for layer in configuration.trunk().layers)}
+    assert leaking == {"emhc-ddl", "emhc-hybrid"}
+
+
+def test_a_configuration_without_a_vocabulary_is_no_token_model():
+    with pytest.raises(ValueError, match="'additive' has no vocabulary"):
+        CONFIGURATIONS["emhc-gpt"].model()
+
+
+def test_the_controls_of_the_matrix_state_are_as_large_as_what_they_control():
+    backbone = CONFIGURATIONS["ddl-small-delta-matrix"].backbone
+    sizes = {name: count(Transformer(backbone, "delta-matrix", **options)) for name, options in DDL_CONTROLS.items()}
+    whole = count(Transformer(backbone, "delta-matrix"))
+    assert sizes["write-only"] == whole
+    beta = 2 * backbone.layers * (backbone.width + 1)
+    assert sizes["additive-matrix"] == sizes["overwrite"] == whole - beta
+
+
+# ---------------------------------------------------------------- protocols
+
+@every_protocol
+def test_a_protocol_builds_each_of_its_variants(key):
+    protocol = MGT_PROTOCOLS[key]
+    assert protocol.source in SOURCES and protocol.measures and protocol.predictions and protocol.question.endswith("?")
+    for variant in protocol.variants:
+        for norm_at in ("pre", "post"):
+            backbone = protocol.backbone(protocol.layers[0], width=protocol.width or 32, heads=protocol.heads or 4, norm_at=norm_at)
+            with torch.device("meta"):  # shapes, no numbers
+                assert Transformer(backbone, "mgt", **MGT_VARIANTS[variant])(torch.zeros(1, 3, backbone.width)).shape == (1, 3, backbone.width)
+
+
+def test_what_a_protocol_states_can_not_be_changed_and_what_it_leaves_open_must_be_given():
+    rank, beta = MGT_PROTOCOLS["mgt-rank"], MGT_PROTOCOLS["mgt-beta"]
+    with pytest.raises(ValueError, match="layers must be one of 12, 24, 48, 100, got 6"):
+        rank.backbone(6, heads=8)
+    with pytest.raises(ValueError, match="width is 256 in this protocol, got 128"):
+        rank.backbone(12, width=128, heads=8)
+    with pytest.raises(ValueError, match="heads is open in this protocol, and must be given"):
+        rank.backbone(12)
+    with pytest.raises(ValueError, match="width is open in this protocol, and must be given"):
+        beta.backbone(100, heads=8)
+
+
+def test_the_language_models_stated_size_is_not_that_of_its_blocks():
+    protocol = MGT_PROTOCOLS["mgt-language"]
+    standard, full = (count(Transformer(protocol.backbone(24), "mgt", **MGT_VARIANTS[v]).layers) for v in protocol.variants)
+    assert standard == pytest.approx(75.5e6, rel=0.01) and full == pytest.approx(100.7e6, rel=0.01)
+    assert standard > 1.5 * protocol.parameters

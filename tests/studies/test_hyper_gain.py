@@ -1,0 +1,37 @@
+"""The gain that is noted while a model trains."""
+
+import torch
+
+from studies import hyper_gain
+from studies.hyper_gain import gain
+from geolab.tasks import Copy
+from geolab.training import Budget, fit
+
+TASK = Copy(half=4, alphabet=5, train=40, validation=12)
+BUDGET = Budget(steps=6, evaluate_every=2, lr=0.1, warmup=1)
+
+
+def trained(name: str, **options):
+    torch.manual_seed(0)
+    model = hyper_gain.build(8, TASK, BUDGET, name, 1)
+    fit(model, TASK, BUDGET, progress=False, **options)
+    return model
+
+
+def test_each_evaluation_is_noted_once_and_a_checkpoint_keeps_it(tmp_path):
+    model = trained("hyper", checkpoint=tmp_path / "run.pt")
+    assert model.count == 3 and (model.seen[1:] != model.seen[:-1]).any(1).all()
+    again = hyper_gain.build(8, TASK, BUDGET, "hyper", 1)
+    again.load_state_dict(torch.load(tmp_path / "run.pt", weights_only=True)["model"])
+    assert gain(again) == gain(model)
+
+
+def test_the_additive_stream_has_gain_one():
+    assert gain(trained("additive")) == {name: [1.0, 1.0, 1.0] for name in ("forward", "backward", "single")}
+
+
+def test_a_model_has_room_for_each_of_its_evaluations():
+    for budget in ("cpu", "gpu"):
+        for comparison in hyper_gain.EXPERIMENT.plan(budget).values():
+            model = comparison.models["additive, 8 blocks" if budget == "cpu" else "additive, 30 blocks"]()
+            assert len(model.seen) * comparison.budget.evaluate_every == comparison.budget.steps

@@ -1,0 +1,59 @@
+"""Penalties, renamed puzzles, and what a file holds of a part of the arms."""
+
+import torch
+
+from studies import sudoku
+from studies.sudoku import Renamed, digits_square, permute_digits, published_penalty, solver
+from geolab.penalties import collect_penalties
+from geolab.tasks import Sudoku
+from geolab.tasks.sudoku import units
+
+CONFIG = sudoku.CONFIGS["cpu"]
+
+
+def test_renamed_puzzles_are_puzzles_and_validation_stays():
+    task = Renamed(split="by grid", train=5, validation=3)
+    x, y = task.sample("train")
+    assert len(x) == 24 * 5 and (y[:, units()].sort(-1).values == torch.arange(4)).all()
+    given = x[..., 4] == 1
+    assert torch.equal(x[..., :4].argmax(-1)[given], y[given]) and len(torch.unique(y, dim=0)) > 24
+    assert all(map(torch.equal, task.sample("validation"), Sudoku(split="by grid", train=5, validation=3).sample("validation")))
+
+
+def test_the_digits_square_commutes_for_a_model_that_copies_what_is_given():
+    class Copies(torch.nn.Module):
+        states, write = staticmethod(lambda x: x), staticmethod(lambda h: h[..., :4] * h[..., 4:])
+
+    x = Sudoku(train=4).sample("train").inputs
+    assert digits_square(Copies(), x, x) == 0
+    torch.manual_seed(0)
+    model = solver(CONFIG, "transformer", {}).eval()
+    assert max(digits_square(model, x, x).item() for _ in range(3)) > 1e-4
+
+
+def test_a_penalty_is_added_with_its_weight_and_none_without():
+    x = Sudoku(train=4).sample("train").inputs
+    totals = {}
+    for weight in (0.0, 0.5, 1.0):
+        torch.manual_seed(0)
+        model = solver(CONFIG, "transformer", {}, weight)
+        torch.manual_seed(1)
+        with collect_penalties() as penalties:
+            model(x)
+        totals[weight] = sum(p.item() for p in penalties)
+    assert totals[0.0] == 0 and totals[1.0] > 0
+    torch.testing.assert_close(2 * totals[0.5], totals[1.0])
+    assert published_penalty(model, x, torch.ones(4, 16, 3)) == 0
+
+
+def test_digits_are_renamed_and_blanks_are_not():
+    x = torch.tensor([[0.0, 1, 0, 0, 1], [1, 0, 0, 0, 0]])
+    assert permute_digits(x, torch.tensor([1, 0, 2, 3])).tolist() == [[1, 0, 0, 0, 1], [1, 0, 0, 0, 0]]
+
+
+def test_a_file_without_moons_has_none():
+    plan = sudoku.EXPERIMENT.plan("paper")
+    content = sudoku.arrange({"published": {"runs": []}}, plan, "paper")
+    assert "moons" not in content and content["config"]["width"] == 64 and content["lambdas"] == [0, 0.005, 0.05, 0.5]
+    moons = sudoku.EXPERIMENT.plan("cpu", ["Pointwise"])
+    assert list(moons) == ["moons"] and sudoku.arrange({"moons": {"runs": []}}, moons, "cpu")["moons"]["weight"] == 0.1
