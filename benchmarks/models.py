@@ -1,4 +1,4 @@
-"""The table of all residuals: what each one costs, what it may do to its state, and whether it reads the future."""
+"""The table of all residuals: what each costs, what it may do to its state, whether it leaks."""
 
 import argparse
 import random
@@ -10,36 +10,42 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
-from geolab.models.backbone import Transformer, TransformerConfig
-from studies.papers.configurations import EMHC, EMHC_STREAM
+from geolab.models import Transformer, TransformerConfig
 from geolab.probes import future_influence
 from geolab.residuals import REGISTRY
+from studies.papers.configurations import EMHC, EMHC_STREAM
 
 ABOUT = """
-One row a registered residual with its defaults, all in the same Transformer. The columns:
+The table has one row per registered residual with its defaults, all in the same Transformer.
 
   parameters   of the whole network, without an embedding
-  state        numbers that the network carries from sublayer to sublayer, for each token
+  state        numbers per token that the network carries from sublayer to sublayer
   causal       whether no output depends on inputs after it: derivatives measured on a tiny model
-  step         CPU time of a training step (forward, backward, optimizer) over that of the first row. The models take turns, one
-               step each a round, in another order each time, on one thread, and the median of the rounds' ratios counts
-  floor        of a state that is n times as wide: the least that step can be, were the sublayers as fast as the first row's and
-               each pass over the state as fast as a copy, measured in the same run. A sublayer reads the streams, then
-               mixes and writes them: 3n + 2 vectors of width D moved a token, and 5n + 3 on the way back
-  shortcut     eigenvalues (or singular values) of what the state is multiplied by, while all that is computed from it is held
+  step         CPU time of a training step (forward, backward, optimizer) over that of the first
+               row. The models take turns, one step each per round, in another order each time, on
+               one thread, and the median of the rounds' ratios counts
+  floor        for a state that is n times as wide: the least that step can be, if the sublayers
+               were as fast as the first row's and each pass over the state as fast as a copy that
+               is measured in the same run. A sublayer reads the streams, then mixes and writes
+               them: 3n + 2 vectors of width D per token, and 5n + 3 on the way back
+  shortcut     eigenvalues (or singular values) of what the state is multiplied by, while all that
+               is computed from it is held
 
-The last row is the plain network composed of PyTorch's own modules, nn.TransformerEncoder.
+The last row is the plain network, made of PyTorch's own modules: nn.TransformerEncoder.
 
   python -m benchmarks.models --layers 2 --batch 8    a first look, in seconds
-  python -m benchmarks.models --table5 --repeats 3    the models of E-MHC-Geo's table 5 and its stream variant, over its GPT
-  python -m benchmarks.models --variants              what options make of a residual, published leaks among it, over the additive
+  python -m benchmarks.models --table5 --repeats 3    the models of E-MHC-Geo's table 5 and its
+                                                      stream variant, over its GPT
+  python -m benchmarks.models --variants              what options make of a residual, published
+                                                      leaks among them, over the additive one
 """
 
+CHANNEL_CONV, EXPAND_CONV = {"compress": "channel-conv"}, {"expand": "conv"}
 VARIANTS: dict[str, tuple[str, dict]] = {  # row -> residual and options
     "delta-v": ("delta", {"map": "v"}),
-    "delta-matrix-cc": ("delta-matrix", {"compress": "channel-conv"}),
-    "delta-matrix-ec": ("delta-matrix", {"expand": "conv"}),
-    "delta-matrix-cc-ec": ("delta-matrix", {"compress": "channel-conv", "expand": "conv"}),
+    "delta-matrix-cc": ("delta-matrix", CHANNEL_CONV),
+    "delta-matrix-ec": ("delta-matrix", EXPAND_CONV),
+    "delta-matrix-cc-ec": ("delta-matrix", CHANNEL_CONV | EXPAND_CONV),
     "hyper-static": ("hyper", {"dynamic": False}),
     "jpmhc-exact": ("jpmhc", {"retraction": "exact"}),
     "mgt-gate": ("mgt", {"erase": False}),
@@ -49,7 +55,7 @@ VARIANTS: dict[str, tuple[str, dict]] = {  # row -> residual and options
 } | {f"{name}-sequence": (name, {"pool": "sequence"}) for name in (
     "emhc-cayley", "emhc-hybrid", "emhc-geodesic", "emhc-exact", "emhc-stream", "benchmark-delta")}
 
-SHORTCUTS = {  # of the rows whose options change it from what the class says
+SHORTCUTS = {  # for rows whose options change it from what the class says
     "jpmhc-exact": "on the unit circle, −1 left out",
     "mgt-gate": "1",
     "emhc-hybrid-hard": "on the unit circle",
@@ -58,15 +64,18 @@ SHORTCUTS = {  # of the rows whose options change it from what the class says
 
 
 class PlainTorch(nn.Module):
-    """The benchmark's GPT out of torch's own modules: (B, T, D) -> (B, T, D)."""
+    """The benchmark's GPT, made of torch's own modules: (B, T, D) -> (B, T, D)."""
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        layer = nn.TransformerEncoderLayer(config.width, config.heads, config.hidden, dropout=0.0, activation="gelu",
-                                           batch_first=True, norm_first=True, bias=False)
-        self.encoder = nn.TransformerEncoder(layer, config.layers, norm=nn.LayerNorm(config.width, bias=False),
+        layer = nn.TransformerEncoderLayer(
+            config.width, config.heads, config.hidden, dropout=0.0, activation="gelu",
+            batch_first=True, norm_first=True, bias=False)
+        norm = nn.LayerNorm(config.width, bias=False)
+        self.encoder = nn.TransformerEncoder(layer, config.layers, norm=norm,
                                              enable_nested_tensor=False)
-        self.position = nn.Parameter(torch.randn(1, config.max_length, config.width) * config.init_std)
+        positions = torch.randn(1, config.max_length, config.width)
+        self.position = nn.Parameter(positions * config.init_std)
 
     def forward(self, x: Tensor) -> Tensor:
         T = x.shape[1]
@@ -75,14 +84,17 @@ class PlainTorch(nn.Module):
 
 
 def step_times(models: list[nn.Module], x: Tensor, repeats: int) -> list[float]:
-    """Seconds of a training step of each model, out of `repeats` rounds in which the models take turns, in another order each round.
+    """Seconds of a training step of each model, from `repeats` rounds in which they take turns.
 
-    Of the first model the fastest; of another, that times the median over rounds of its step over the first one's in the same
-    round: a machine's speed changes by the minute, and the steps of a round are neighbours. The order changes since a step
-    that finds the memory as a large model left it isn't the same as one after a small one.
+    The first model's number is its fastest step. Another model's is that, times the median over
+    rounds of its step over the first one's in the same round: a machine's speed changes by the
+    minute, and the steps of a round are neighbours. Every round has another order, since a step
+    that finds the memory as a large model left it isn't the same as one after a small model.
     """
-    steps, shuffle = list(enumerate(training_step(model, x) for model in models)), random.Random(torch.initial_seed())
-    rounds = [{k: _seconds(step) for k, step in shuffle.sample(steps, len(steps))} for _ in range(repeats + 1)][1:]  # the first warms up
+    steps = list(enumerate(training_step(model, x) for model in models))
+    shuffle = random.Random(torch.initial_seed())
+    rounds = [{k: _seconds(step) for k, step in shuffle.sample(steps, len(steps))}
+              for _ in range(repeats + 1)][1:]  # the first one warms up
     fastest = min(times[0] for times in rounds)
     return [fastest * median(times[k] / times[0] for times in rounds) for k in range(len(models))]
 
@@ -100,33 +112,36 @@ def training_step(model: nn.Module, x: Tensor) -> Callable[[], None]:
 
 
 def _seconds(run: Callable[[], None]) -> float:
-    start = time.process_time()  # of this process alone: others on the machine don't count
+    start = time.process_time()  # this process alone: others on the machine don't count
     run()
     return time.process_time() - start
 
 
 def copy_bandwidth(numbers: int, repeats: int = 10) -> float:
-    """Bytes a second, read and written, of a copy of so many float32 numbers: the fastest of some."""
+    """Bytes per second, read and written, by the fastest of some copies of float32 numbers."""
     source = torch.ones(numbers)
     target = torch.empty_like(source)
     return 2 * source.nbytes / min(_seconds(lambda: target.copy_(source)) for _ in range(repeats))
 
 
-def step_floor(streams: int, seconds: float, sublayers: int, vectors: int, width: int, bandwidth: float) -> float:
-    """Seconds that a step can't undercut with `streams` times the state, if an additive one of as many sublayers takes `seconds`.
+def step_floor(streams: int, seconds: float, sublayers: int, vectors: int, width: int,
+               bandwidth: float) -> float:
+    """Seconds that a step can't undercut with `streams` times the state.
 
-    What is left out can only add to it: the generators, and that the additive step moves 6 vectors a sublayer already.
+    What is left out can only add to it: the generators, and that the additive step moves 6 vectors
+    per sublayer already.
 
     Arguments:
+        seconds: of an additive step with as many sublayers.
         vectors: B T, the tokens of a batch.
-        bandwidth: bytes a second.
+        bandwidth: bytes per second.
     """
     moved = (3 * streams + 2) + (5 * streams + 3) - 6
     return seconds + sublayers * moved * vectors * width * 4 / bandwidth
 
 
 def state_size(trunk: Transformer) -> int:
-    """Numbers in the state, for each token."""
+    """Numbers in the state per token."""
     return trunk.layers[0].residual.expand(torch.zeros(1, 1, trunk.config.width)).numel()
 
 
@@ -136,44 +151,63 @@ def is_causal(make: Callable[[TransformerConfig], nn.Module]) -> bool:
     return future_influence(model, torch.randn(2, 6, 16, dtype=torch.float64)) == 0
 
 
-def table(rows: dict[str, tuple[TransformerConfig, str, dict]], batch: int, length: int, repeats: int) -> str:
-    """The table of models, named as the keys of `rows`; each value is a backbone, a residual and its options."""
-    makers = {name: partial(Transformer, residual=residual, **options) for name, (_, residual, options) in rows.items()}
+def table(rows: dict[str, tuple[TransformerConfig, str, dict]], batch: int, length: int,
+          repeats: int) -> str:
+    """The table of models.
+
+    Arguments:
+        rows: name -> a backbone, a residual and its options.
+    """
+    makers = {name: partial(Transformer, residual=residual, **options)
+              for name, (_, residual, options) in rows.items()}
     models = [makers[name](config) for name, (config, _, _) in rows.items()]
     plain = next(iter(rows.values()))[0]
-    times = step_times([*models, PlainTorch(plain)], torch.randn(batch, length, plain.width), repeats)
+    x = torch.randn(batch, length, plain.width)
+    times = step_times([*models, PlainTorch(plain)], x, repeats)
     wide = max(16, *map(len, rows))  # of the first column
-    lines = [f"{'residual':<{wide}} {'parameters':>10} {'state':>6} {'causal':>7} {'step':>6} {'floor':>6}  shortcut"]
-    for name, model, seconds in zip(rows, models, times):
+    lines = [f"{'residual':<{wide}} {'parameters':>10} {'state':>6} {'causal':>7} {'step':>6} "
+             f"{'floor':>6}  shortcut"]
+    for name, model, seconds in zip(rows, models, times, strict=False):
         (config, residual, _), state = rows[name], state_size(model)
-        floor = ""
+        floor = None
         if state > config.width:
             additive = times[0] * config.layers / plain.layers
-            floor = step_floor(state // config.width, additive, 2 * config.layers, batch * length, config.width,
-                               copy_bandwidth(batch * length * state)) / times[0]
+            bandwidth = copy_bandwidth(batch * length * state)
+            floor = step_floor(state // config.width, additive, 2 * config.layers, batch * length,
+                               config.width, bandwidth) / times[0]
         shortcut = SHORTCUTS.get(name, REGISTRY[residual].spectrum)
-        lines.append(_line(name.ljust(wide), model, state, is_causal(makers[name]), seconds / times[0], floor, shortcut))
-    lines.append(_line("(torch's own)".ljust(wide), PlainTorch(plain), plain.width, is_causal(PlainTorch), times[-1] / times[0], "", "1"))
+        lines.append(_line(name.ljust(wide), model, state, is_causal(makers[name]),
+                           seconds / times[0], floor, shortcut))
+    lines.append(_line("(torch's own)".ljust(wide), PlainTorch(plain), plain.width,
+                       is_causal(PlainTorch), times[-1] / times[0], None, "1"))
     return "\n".join(lines)
 
 
-def _line(name: str, model: nn.Module, state: int, causal: bool, ratio: float, floor: float | str, shortcut: str) -> str:
+def _line(name: str, model: nn.Module, state: int, causal: bool, ratio: float,
+          floor: float | None, shortcut: str) -> str:
     parameters = sum(p.numel() for p in model.parameters())
-    floor = f"{floor:.2f}" if floor else ""
-    return f"{name} {parameters:>10,} {state:>6} {'yes' if causal else 'no':>7} {ratio:>6.2f} {floor:>6}  {shortcut}"
+    least = "" if floor is None else f"{floor:.2f}"
+    return (f"{name} {parameters:>10,} {state:>6} {'yes' if causal else 'no':>7} {ratio:>6.2f} "
+            f"{least:>6}  {shortcut}")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.models", description=__doc__ + ABOUT,
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.models",
+                                     description=__doc__ + ABOUT,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--width", type=int, default=128, help="D, a multiple of 8; not with --table5 (default %(default)s)")
-    parser.add_argument("--layers", type=int, default=4, help="blocks of two sublayers; not with --table5 (default %(default)s)")
-    parser.add_argument("--batch", type=int, help="sequences a step (default 16; 64 with --table5)")
-    parser.add_argument("--length", type=int, default=127, help="positions a sequence (default %(default)s)")
-    parser.add_argument("--repeats", type=int, default=5, help="rounds, whose median counts (default %(default)s)")
+    add = parser.add_argument
+    add("--width", type=int, default=128,
+        help="D, a multiple of 8; not with --table5 (default %(default)s)")
+    add("--layers", type=int, default=4,
+        help="blocks of two sublayers; not with --table5 (default %(default)s)")
+    add("--batch", type=int, help="sequences per step (default 16; 64 with --table5)")
+    add("--length", type=int, default=127, help="positions per sequence (default %(default)s)")
+    add("--repeats", type=int, default=5, help="rounds, whose median counts (default %(default)s)")
     other = parser.add_mutually_exclusive_group()
-    other.add_argument("--table5", action="store_true", help="the models of E-MHC-Geo's table 5, in place of the registry")
-    other.add_argument("--variants", action="store_true", help="residuals with options other than their defaults, in place of the registry")
+    other.add_argument("--table5", action="store_true",
+                       help="the models of E-MHC-Geo's table 5, in place of the registry")
+    other.add_argument("--variants", action="store_true",
+                       help="residuals with other options than their defaults")
     given = parser.parse_args(arguments)
     for name in ("batch", "length", "repeats"):
         if (number := getattr(given, name)) is not None and number < 1:
@@ -181,13 +215,18 @@ def main(arguments: list[str] | None = None) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     if given.table5:
-        rows = {name: (c.backbone, c.residual, c.options) for name, c in (EMHC | {"emhc-stream": EMHC_STREAM}).items()}
+        models = EMHC | {"emhc-stream": EMHC_STREAM}
+        rows = {name: (model.backbone, model.residual, model.options)
+                for name, model in models.items()}
     else:
         try:
-            config = TransformerConfig.benchmark(given.width, given.layers, max_length=max(8, given.length))
+            config = TransformerConfig.benchmark(given.width, given.layers,
+                                                 max_length=max(8, given.length))
         except ValueError as error:
             parser.error(str(error))
-        chosen = {"additive": ("additive", {})} | VARIANTS if given.variants else {name: (name, {}) for name in REGISTRY}
+        chosen = {name: (name, {}) for name in REGISTRY}
+        if given.variants:
+            chosen = {"additive": ("additive", {})} | VARIANTS
         rows = {name: (config, *which) for name, which in chosen.items()}
     print(table(rows, given.batch or (64 if given.table5 else 16), given.length, given.repeats))
 

@@ -1,25 +1,8 @@
-"""The experiments behind the book's measured claims, as data. `python -m studies` makes them."""
+"""The studies behind the book's measured claims, beside the library that they use.
 
-from studies import (delta, echo, emhc, emhc_controls, emhc_gates, gt_text, hyper_gain, mgt, order, reflection,
-                                regimes, sudoku)
-from studies.runner.study import Comparison, Experiment, run
-
-EXPERIMENTS = {
-    "delta": delta.EXPERIMENT,
-    "echo": echo.EXPERIMENT,
-    "emhc_controls": emhc_controls.EXPERIMENT,
-    "emhc_echo": emhc.ECHO,
-    "emhc_gates": emhc_gates.EXPERIMENT,
-    "emhc_gyroscope": emhc.GYROSCOPE,
-    "emhc_near_pi_multi": emhc.NEAR_PI_MULTI,
-    "emhc_near_pi_single": emhc.NEAR_PI_SINGLE,
-    "gt_text": gt_text.EXPERIMENT,
-    "hyper_gain": hyper_gain.EXPERIMENT,
-    "mgt": mgt.EXPERIMENT,
-    "order": order.EXPERIMENT,
-    "reflection": reflection.EXPERIMENT,
-    "regimes": regimes.EXPERIMENT,
-    "sudoku": sudoku.EXPERIMENT,
-}
-
-__all__ = ["EXPERIMENTS", "Comparison", "Experiment", "run"]
+    delta, mgt, …   one study per file: models, tasks, measurements, arms, and the file's layout
+    registry        all of them by name; `python -m studies` lists them and makes their files
+    runner          how an arm is trained and measured
+    results, live   readers of results/, for the chapters
+    papers          what the papers state: configurations, tables, theorems
+"""

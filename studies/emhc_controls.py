@@ -1,18 +1,21 @@
-"""The controls that E-MHC-Geo's tables lack, on echo and the gyroscope: its block, causal, with other operators in the place of
-its gated one, and the residuals that its benchmark changed, in their papers' form.
+"""The controls that E-MHC-Geo's tables lack, on echo and the gyroscope.
 
-Everyone has the same number of parameters within a tenth, the same steps and the same search.
+They are its block, causal, with other operators in place of its gated one, and the residuals that
+its benchmark changed, in their papers' form. All have the same number of parameters within a tenth,
+the same steps and the same search.
 """
 
+from collections.abc import Mapping
 from functools import partial
 
 import torch
 from torch import nn
 
-from studies.runner.study import Experiment, Plan
-from studies.emhc import BLOCK, CAUSAL, SEEDS, TASKS, Model, on
-from geolab.probes.shortcut import operators_by_layer
+from geolab.probes import operators_by_layer
 from geolab.tasks import Task
+from studies.emhc import BLOCK, CAUSAL, SEEDS, TASKS, Model, builds, on
+from studies.runner.arm import Arm
+from studies.runner.run import Study
 
 MODELS: dict[str, Model] = {
     "additive": ("additive", {}),
@@ -32,40 +35,49 @@ LAYERS = {  # 58 000 to 65 000 parameters, and 1.82 to 1.84 million
 
 
 def measure(task: Task, model: nn.Module) -> dict:
-    """How far the operators are from doing nothing, by sublayer, in the mean over 16 validation sequences.
+    """How far the operators are from doing nothing, by sublayer, as means over 16 sequences.
 
-    Frobenius norms of G − I, where the residual has a matrix G, and of Q − I, where G has a part Q: √8 sin(θ/2) for one plane
-    turned by θ. And its γ or β.
+    These are the Frobenius norms of G − I, where the residual has a matrix G, and of Q − I, where G
+    has a part Q: √8 sin(θ/2) for one plane turned by θ. Beside them stand its γ or β.
     """
     layers, found = operators_by_layer(model, task.sample("validation").inputs[:16]), {}
-    for field, name in (("mix", "|G - I|"), ("rotation", "|Q - I|"), ("gate", "gate"), ("beta", "beta")):
+    fields = (("mix", "|G - I|"), ("rotation", "|Q - I|"), ("gate", "gate"), ("beta", "beta"))
+    for field, name in fields:
         values = [getattr(layer, field, None) for layer in layers]
         if values[0] is not None:
             if name.startswith("|"):
-                values = [(matrix - torch.eye(matrix.shape[-1])).norm(dim=(-2, -1)) for matrix in values]
+                values = [(matrix - torch.eye(matrix.shape[-1])).norm(dim=(-2, -1))
+                          for matrix in values]
             found[name] = [round(value.mean().item(), 4) for value in values]
     return found
 
 
-def plan(size: str) -> Plan:
-    """Small: two rates on echo for one seed, and 56 runs of 300 steps in all: about 7 minutes on one core.
+def arms(size: str) -> list[Arm]:
+    """Small: two rates on echo for one seed, and 56 runs of 300 steps in all, about 7 minutes on
+    one core.
 
-    At the paper's size 48 runs of 2000 steps at the paper's one rate: 96 000 steps of 10 to 20 ms on an H200 are 16 to 32 minutes
-    one after another, and about 8 with --jobs 8.
+    At the paper's size there are 48 runs of 2000 steps at the paper's one rate: 96 000 steps of 10
+    to 20 ms on an H200 are 16 to 32 minutes one after another, and about 8 with --jobs 8.
     """
-    comparisons = {}
+    found = []
     for name in ("echo", "gyroscope"):
         far = partial(measure, TASKS[size][name])
-        comparisons[name] = on(size, name, MODELS, LAYERS[size], search_seeds=SEEDS[size][:1], measure=far, untrained=far)
-    return comparisons
+        found += on(size, name, builds(size, name, MODELS, LAYERS[size]),
+                    search_seeds=SEEDS[size][:1], measure=far, untrained=far)
+    return found
 
 
-def arrange(found: dict[str, dict], plan: Plan, budget: str) -> dict:
-    """One entry a task."""
-    models = {arm: (residual, LAYERS[budget][residual], options) for arm, (residual, options) in MODELS.items()}
-    return {name: content | {"floor": plan[name].task.bayes_floor(), "baselines": plan[name].task.baselines()}
+def arrange(found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dict:
+    """One entry per task."""
+    models = {arm: (residual, LAYERS[size][residual], options)
+              for arm, (residual, options) in MODELS.items()}
+    return {name: content | {"floor": tasks[name].bayes_floor(),
+                             "baselines": tasks[name].baselines()}
             for name, content in found.items()} | {"models": models}
 
 
-EXPERIMENT = Experiment("What does E-MHC-Geo's gated operator add to its block, and what do others' residuals in their own form?",
-                        {size: partial(plan, size) for size in ("cpu", "paper")}, arrange)
+STUDY = Study(
+    "emhc_controls",
+    "What does E-MHC-Geo's gated operator add to its block, and what do others' residuals add in "
+    "their own form?",
+    {size: partial(arms, size) for size in ("cpu", "paper")}, arrange)

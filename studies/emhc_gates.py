@@ -1,62 +1,74 @@
-"""Tables 8 and 9 of E-MHC-Geo again: where gates end that start elsewhere, and what the weight of their penalty does.
+"""Tables 8 and 9 of E-MHC-Geo again: where gates end that start elsewhere, and what the weight of
+their penalty does.
 
     near π, single and multi    γ starts at σ(bias); the penalty's weight is 0.5
     gyroscope                   γ starts at ½; the weights are 0 to 0.2
 
-Small, the models are as published, which read the future. At the paper's size each has its causal form beside it.
+Small, the models are as published, and they read the future. At the paper's size each has its
+causal form beside it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from torch import Tensor, nn
 
-from studies.runner.study import Experiment, Plan
-from studies.emhc import DIFFERS, LAYERS, PUBLISHED, TASKS, on
-from geolab.probes.shortcut import operators_by_layer
-from studies.papers.measured import Number, over_seeds
+from geolab.probes import operators_by_layer
 from geolab.tasks import Task
+from studies.emhc import DIFFERS, LAYERS, PUBLISHED, TASKS, builds, on
+from studies.papers.measured import Number, over_seeds
+from studies.runner.arm import Arm
+from studies.runner.run import Study
 
-BIASES = {"bias +3": 3.0, "bias +1.5": 1.5, "bias 0": 0.0, "bias -1.5": -1.5}                    # table 8 lacks the first
-WEIGHTS = {"penalty 0": 0.0, "penalty 0.05": 0.05, "penalty 0.1": 0.1, "penalty 0.2": 0.2}       # table 9
+# Table 8 lacks the first bias; the weights are those of table 9
+BIASES = {"bias +3": 3.0, "bias +1.5": 1.5, "bias 0": 0.0, "bias -1.5": -1.5}
+WEIGHTS = {"penalty 0": 0.0, "penalty 0.05": 0.05, "penalty 0.1": 0.1, "penalty 0.2": 0.2}
 BY_BIAS = {name: PUBLISHED | {"gate_bias": bias, "penalty": 0.5} for name, bias in BIASES.items()}
 BY_WEIGHT = {name: PUBLISHED | {"penalty": weight} for name, weight in WEIGHTS.items()}
 OPTIONS = {"near_pi_single": BY_BIAS, "near_pi_multi": BY_BIAS, "gyroscope": BY_WEIGHT}
 
 
 def measure(task: Task, model: nn.Module) -> dict:
-    """The gates by sublayer, over 64 validation sequences: their mean, and the share that is far from both 0 and 1."""
-    gates = [layer.gate for layer in operators_by_layer(model, task.sample("validation").inputs[:64])]
-    return {"gate mean": digits(gate.mean() for gate in gates),
-            "gate between": digits(((gate > 0.2) & (gate < 0.8)).float().mean() for gate in gates)}
+    """The gates by sublayer, over 64 validation sequences.
+
+    Their mean, and the share that is far from both 0 and 1.
+    """
+    layers = operators_by_layer(model, task.sample("validation").inputs[:64])
+    gates = [layer.gate for layer in layers]
+    between = [((gate > 0.2) & (gate < 0.8)).float().mean() for gate in gates]
+    return {"gate mean": digits(gate.mean() for gate in gates), "gate between": digits(between)}
 
 
 def digits(values: Iterable[Tensor]) -> list[float]:
     return [round(value.item(), 4) for value in values]
 
 
-def plan(size: str) -> Plan:
+def arms(size: str) -> list[Arm]:
     """Small: 36 runs of 300 steps, about 5 minutes on one core.
 
-    At the paper's size 72 runs of 2000 steps: 144 000 steps of 10 to 20 ms on an H200 are 24 to 48 minutes one after another, and
-    about 10 with --jobs 8.
+    At the paper's size there are 72 runs of 2000 steps: 144 000 steps of 10 to 20 ms on an H200 are
+    24 to 48 minutes one after another, and about 10 with --jobs 8.
     """
-    comparisons = {}
-    for name, arms in OPTIONS.items():
+    found = []
+    for name, options in OPTIONS.items():
         if size == "paper":
-            arms = arms | {f"{arm}, causal": options | {"pool": "causal"} for arm, options in arms.items()}
+            options = options | {f"{arm}, causal": its | {"pool": "causal"}
+                                 for arm, its in options.items()}
+        models = {arm: ("emhc-hybrid", its) for arm, its in options.items()}
         gates = partial(measure, TASKS[size][name])
-        comparisons[name] = on(size, name, {arm: ("emhc-hybrid", options) for arm, options in arms.items()}, LAYERS[size],
-                               measure=gates, untrained=gates)
-    return comparisons
+        found += on(size, name, builds(size, name, models, LAYERS[size]),
+                    measure=gates, untrained=gates)
+    return found
 
 
-def arrange(found: dict[str, dict], plan: Plan, budget: str) -> dict:
-    """One entry a task, and tables 8 and 9 as far as their runs are there."""
-    found = {name: content | {"floor": plan[name].task.bayes_floor(), "baselines": plan[name].task.baselines()}
+def arrange(found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dict:
+    """One entry per task, and tables 8 and 9 as far as their runs are there."""
+    found = {name: content | {"floor": tasks[name].bayes_floor(),
+                              "baselines": tasks[name].baselines()}
              for name, content in found.items()}
     some = next(iter(found.values()))
-    claims = [claim | {"differs": f"{DIFFERS[budget]} Deviations of γ are over the sublayers of all seeds."}
+    differs = f"{DIFFERS[size]} Deviations of γ are over the sublayers of all seeds."
+    claims = [claim | {"differs": differs}
               for claim in (table_8(found), table_9(found)) if claim.get("rows")]
     return found | {"budget": some["budget"], "seeds": some["seeds"], "reproduces": claims}
 
@@ -69,12 +81,13 @@ def table_8(found: dict[str, dict]) -> dict:
     rows, baselines = {}, {}
     for name in (name for name in GUESS if name in found):
         data = name.removeprefix("near_pi_")
-        baselines |= {f"{data}, {guess}": found[name]["baselines"][guess] for guess in ("zero", GUESS[name])}
+        baselines |= {f"{data}, {guess}": found[name]["baselines"][guess]
+                      for guess in ("zero", GUESS[name])}
         for arm in ("bias +1.5", "bias 0", "bias -1.5"):
             if runs := trained(found[name], arm):
                 rows[f"{data}, {arm.removeprefix('bias ')}"] = {
-                    "γ at start": over_seeds([gate for run in runs for gate in run["untrained"]["gate mean"]]),
-                    "γ at end": over_seeds([gate for run in runs for gate in run["measured"]["gate mean"]]), "MSE": loss(runs)}
+                    "γ at start": all_gates(runs, "untrained"),
+                    "γ at end": all_gates(runs, "measured"), "MSE": loss(runs)}
     return {"table": "emhc-table-8", "rows": rows, "floor": 0.0, "baselines": baselines}
 
 
@@ -82,22 +95,31 @@ def table_9(found: dict[str, dict]) -> dict:
     """The loss, and the sublayers with the lowest and the highest mean gate."""
     if "gyroscope" not in found:
         return {}
-    rows = {}
+    content, rows = found["gyroscope"], {}
     for arm in WEIGHTS:
-        if runs := trained(found["gyroscope"], arm):
+        if runs := trained(content, arm):
             gates = [run["measured"]["gate mean"] for run in runs]
-            rows[arm.removeprefix("penalty ")] = {"MSE": loss(runs), "lowest γ": over_seeds([min(means) for means in gates]),
-                                                  "highest γ": over_seeds([max(means) for means in gates])}
-    return {"table": "emhc-table-9", "rows": rows} | {name: found["gyroscope"][name] for name in ("floor", "baselines")}
+            rows[arm.removeprefix("penalty ")] = {
+                "MSE": loss(runs), "lowest γ": over_seeds([min(means) for means in gates]),
+                "highest γ": over_seeds([max(means) for means in gates])}
+    return {"table": "emhc-table-9", "rows": rows,
+            "floor": content["floor"], "baselines": content["baselines"]}
 
 
 def trained(content: dict, arm: str) -> list[dict]:
     return [run for run in content["runs"] if run["model"] == arm and "measured" in run]
 
 
+def all_gates(runs: list[dict], when: str) -> Number:
+    return over_seeds([gate for run in runs for gate in run[when]["gate mean"]])
+
+
 def loss(runs: list[dict]) -> Number:
     return over_seeds([run["validation_loss"][-1] for run in runs])
 
 
-EXPERIMENT = Experiment("Does a gate between rotation and reflection choose, or stay where it starts? Tables 8 and 9 of E-MHC-Geo",
-                        {size: partial(plan, size) for size in ("cpu", "paper")}, arrange)
+STUDY = Study(
+    "emhc_gates",
+    "Does a gate between rotation and reflection choose, or stay where it starts? Tables 8 and 9 "
+    "of E-MHC-Geo",
+    {size: partial(arms, size) for size in ("cpu", "paper")}, arrange)

@@ -1,32 +1,40 @@
-"""The Geometric Transformer lecture's table of eight models on text, with masks, and definitions for its three columns of geometry.
+"""The Geometric Transformer lecture's table of eight models on text.
 
-Every row is causal. Three rows more are not, and carry the word leak: the encoder blocks as the lecture lists them, used as
-language models. A learning rate is searched for each row on one seed.
+Here it has masks, and definitions for its three columns of geometry.
+
+Every row is causal. Three more rows are not, and carry the word leak: the encoder blocks as the
+lecture lists them, used as language models. Each row has a search over learning rates on one seed.
 """
 
 import math
 import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from studies.runner.study import Comparison, Experiment, Plan
 from geolab.models import GeometricConfig, GeometricTransformer, TokenModel
+from geolab.probes import cech_residual, dirichlet_energy, persistence, total_persistence
+from geolab.tasks import Task, Words
+from geolab.training import Budget
 from studies.papers import TABLES
 from studies.papers.measured import over_seeds
-from geolab.probes import cech_residual, dirichlet_energy, persistence, total_persistence
-from geolab.tasks import Words
-from geolab.training import Budget
+from studies.runner.arm import Arm, comparison
+from studies.runner.run import Study
 
 TABLE = TABLES["gt-wikitext-103"].rows
 KIND = {"GT-Full": "full", "GT-MoE": "moe", "GT-Lite": "lite", "Transformer": "transformer"}
 LEAKS = ("GT-Lite, pre-LN, leak", "GT-Lite, post-LN, leak", "Transformer, pre-LN, leak")
-CLOUDS = 16     # windows of the validation text whose words are taken for clouds of points; the other columns take all windows
+# The words of so many windows of the validation text are taken for clouds of points; the other
+# columns take all windows
+CLOUDS = 16
 
-CONFIGS = {"cpu": GeometricConfig(width=48, hidden=192, layers=4, heads=4, dropout=0.0, positions="learned", max_length=64),
-           "gpu": GeometricConfig(width=256, hidden=1024, layers=4, heads=4, positions="learned", max_length=64)}
+CONFIGS = {"cpu": GeometricConfig(width=48, hidden=192, layers=4, heads=4, dropout=0.0,
+                                  positions="learned", max_length=64),
+           "gpu": GeometricConfig(width=256, hidden=1024, layers=4, heads=4,
+                                  positions="learned", max_length=64)}
 
 
 def build(config: GeometricConfig, vocabulary: int, row: str) -> TokenModel:
@@ -38,17 +46,24 @@ def build(config: GeometricConfig, vocabulary: int, row: str) -> TokenModel:
 # ------------------------------------------------------------ measurements
 
 def geometry(h: Tensor) -> dict:
-    """Čech, Dirichlet, H₁ and bars of (N, T, D), beside what the same vectors score without their order or their shape."""
+    """Čech, Dirichlet, H₁ and bars of (N, T, D).
+
+    Beside them stands what the same vectors score without their order, or without their shape.
+    """
     torch.manual_seed(0)
     order = torch.rand(h.shape[:2]).argsort(dim=1)
     mean = h.mean(dim=1, keepdim=True)
     centred, shuffled = h - mean, h.gather(1, order[..., None].expand_as(h))
     few = centred[:CLOUDS]
-    noise = torch.randn(CLOUDS, h.shape[1], h.shape[1], dtype=h.dtype) @ few / h.shape[1]**0.5   # normal, of each cloud's covariance
+    # normal vectors with the covariance of each cloud
+    noise = torch.randn(CLOUDS, h.shape[1], h.shape[1], dtype=h.dtype) @ few / h.shape[1]**0.5
+    mean_share = (mean.square().sum((1, 2)) * h.shape[1] / h.square().sum((1, 2))).mean()
     found = {"Čech": cech_residual(h), "Dirichlet": dirichlet_energy(h),
-             "share of the mean": (mean.square().sum((1, 2)) * h.shape[1] / h.square().sum((1, 2))).mean(),
-             "Čech, shuffled": cech_residual(shuffled), "Dirichlet, shuffled": dirichlet_energy(shuffled),
-             "Čech, centred": cech_residual(centred), "Dirichlet, centred": dirichlet_energy(centred)}
+             "share of the mean": mean_share,
+             "Čech, shuffled": cech_residual(shuffled),
+             "Dirichlet, shuffled": dirichlet_energy(shuffled),
+             "Čech, centred": cech_residual(centred),
+             "Dirichlet, centred": dirichlet_energy(centred)}
     for name, clouds in (("", few), (", noise", noise)):
         bars = [persistence(cloud) for cloud in clouds]
         found |= {"H₁" + name: torch.stack([total_persistence(each) for each in bars]).mean(),
@@ -58,60 +73,77 @@ def geometry(h: Tensor) -> dict:
 
 @torch.no_grad()
 def measure(task: Words, model: TokenModel) -> dict:
-    """Of what the read-out gets, and of the last block's output before the final norm of Pre-LN."""
+    """Losses, and the geometry of what the read-out gets.
+
+    "before the final norm" holds the geometry of the last block's output, which Pre-LN normalises.
+    """
     model.eval()
     inputs, targets = task.sample("validation")
     prediction, before = model(inputs), {}
-    last = model.trunk.blocks[-1].register_forward_hook(lambda block, args, output: before.update(h=output))
+    last = model.trunk.blocks[-1].register_forward_hook(
+        lambda block, args, output: before.update(h=output))
     h = model.trunk(model.embedding(inputs)).double()
     last.remove()
     loss = task.loss(prediction, targets).item()
-    return {"cross-entropy": loss, "perplexity": math.exp(loss), "accuracy": task.accuracy(prediction, targets).item(),
+    return {"cross-entropy": loss, "perplexity": math.exp(loss),
+            "accuracy": task.accuracy(prediction, targets).item(),
             **geometry(h), "before the final norm": geometry(before["h"].double())}
 
 
 # ------------------------------------------------------------ runs
 
-def on(task: Words, config: GeometricConfig, budget: Budget, **arguments) -> Plan:
+def on(task: Words, config: GeometricConfig, budget: Budget, rates: Sequence[float],
+       **settings) -> list[Arm]:
     models = {row: partial(build, config, task.vocabulary, row) for row in (*TABLE, *LEAKS)}
-    return {"text": Comparison(models, task, budget, search_steps=budget.steps, search_seeds=(0,), measure=partial(measure, task),
-                               untrained=partial(measure, task), **arguments)}
+    return comparison("text", models, task, budget, rates, search_steps=budget.steps,
+                      search_seeds=(0,), measure=partial(measure, task),
+                      untrained=partial(measure, task), **settings)
 
 
-def small() -> Plan:
-    return on(Words(types=1000), CONFIGS["cpu"], Budget(steps=300, batch=8, warmup=50, evaluate_every=100),
+def small() -> list[Arm]:
+    return on(Words(types=1000), CONFIGS["cpu"],
+              Budget(steps=300, batch=8, warmup=50, evaluate_every=100),
               rates=(8e-4, 2e-3, 5e-3, 1.25e-2))
 
 
-def medium() -> Plan:
-    """The table's four blocks, 4 million parameters (GT-MoE 10), 2048 words a step: the sample is read 11 times over in 300 steps.
+def medium() -> list[Arm]:
+    """The table's four blocks with 4 million parameters (GT-MoE 10), and 2048 words per step.
 
-    11 rows of 8 runs are 26 400 steps of 300 to 600 launches, 2 or 3 minutes. 110 measurements on the CPU take 20 more.
+    The sample is read 11 times over in 300 steps. 11 rows of 8 runs are 26 400 steps of 300 to 600
+    launches, 2 or 3 minutes. 110 measurements on the CPU take 20 more.
     """
-    return on(Words(types=2000), CONFIGS["gpu"], Budget(steps=300, batch=32, warmup=50, evaluate_every=50),
+    return on(Words(types=2000), CONFIGS["gpu"],
+              Budget(steps=300, batch=32, warmup=50, evaluate_every=50),
               rates=(1e-4, 3e-4, 1e-3, 3e-3), seeds=(0, 1, 2, 3, 4))
 
 
-def differs(comparison: Comparison, width: int) -> str:
-    task, budget = comparison.task, comparison.budget
-    return (f"276 KB of the Jargon File instead of WikiText-103, {task.types} words and <unk>, windows of {task.context} words, "
-            f"width {width}, {budget.steps} steps of {budget.batch} windows, {len(comparison.seeds)} seeds, a learning rate searched "
-            "for each row. Every row is causal. The lecture states none of these, and no definition for Čech, Dirichlet and H₁.")
+def differs(task: Words, content: dict, width: int) -> str:
+    budget = content["budget"]
+    return (f"276 KB of the Jargon File instead of WikiText-103, {task.types} words and <unk>, "
+            f"windows of {task.context} words, width {width}, {budget['steps']} steps of "
+            f"{budget['batch']} windows, {len(content['seeds'])} seeds, a learning rate searched "
+            "for each row. Every row is causal. The lecture states none of these, and no "
+            "definition for Čech, Dirichlet and H₁.")
 
 
-def arrange(found: dict[str, dict], plan: Plan, budget: str) -> dict:
+def arrange(found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dict:
     """The runs, and the table's rows from them: mean and deviation over seeds."""
-    text, config = plan["text"], CONFIGS[budget]
-    measured = {row: [run["measured"] for run in found["text"]["runs"] if run["model"] == row and "measured" in run] for row in TABLE}
-
+    text, task, config = found["text"], tasks["text"], CONFIGS[size]
+    measured = {row: [run["measured"] for run in text["runs"]
+                      if run["model"] == row and "measured" in run] for row in TABLE}
     rows = {row: {column: over_seeds([run[column] for run in measured[row]]) for column in columns}
             for row, columns in TABLE.items() if measured[row]}
-    return {"floor": text.task.bayes_floor(), "baselines": text.task.baselines(), "width": config.width, "blocks": config.layers,
-            "clouds": CLOUDS, "most frequent word": text.task.most_frequent()._asdict(),
-            "reproduces": {"table": "gt-wikitext-103", "unit": "as in the table; Čech, Dirichlet and H₁ by our definitions",
-                           "rows": rows, "differs": differs(text, config.width)},
-            **found["text"]}
+    return {"floor": task.bayes_floor(), "baselines": task.baselines(), "width": config.width,
+            "blocks": config.layers, "clouds": CLOUDS,
+            "most frequent word": task.most_frequent()._asdict(),
+            "reproduces": {"table": "gt-wikitext-103",
+                           "unit": "as in the table; Čech, Dirichlet and H₁ by our definitions",
+                           "rows": rows, "differs": differs(task, text, config.width)},
+            **text}
 
 
-EXPERIMENT = Experiment("The lecture's table of eight models on text, with masks and definitions: what is left of its order?",
-                        {"cpu": small, "gpu": medium}, arrange)
+STUDY = Study(
+    "gt_text",
+    "The lecture's table of eight models on text, with masks and definitions: what is left of its "
+    "order?",
+    {"cpu": small, "gpu": medium}, arrange)

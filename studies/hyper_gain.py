@@ -1,5 +1,8 @@
-"""The composite gain of hyper-connections while they learn to copy: by depth and by learning rate, dynamic and static, with the
-additive residual and mHC in the same backbone. No rate is tuned: each is a comparison of its own."""
+"""The composite gain of hyper-connections while they learn to copy: by depth and by learning rate.
+
+The arms are the dynamic and the static form, with the additive residual and mHC in the same
+backbone. No rate is tuned: each is a comparison of its own.
+"""
 
 import math
 from collections.abc import Mapping
@@ -9,34 +12,40 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from studies.runner.study import Comparison, Experiment, Plan
-from studies.runner.watch import on_the_way, watch
 from geolab.models import TokenModel, Transformer, TransformerConfig
 from geolab.models.backbone import Layer
 from geolab.probes import composite_gain
 from geolab.tasks import Copy
 from geolab.training import Budget
+from studies.runner.arm import Arm, comparison
+from studies.runner.run import Study
+from studies.runner.watch import on_the_way, watch
 
 STREAMS = 4
-MODELS = {"hyper": ("hyper", {}), "hyper, static": ("hyper", {"dynamic": False}), "additive": ("additive", {}), "mhc": ("mhc", {})}
+MODELS = {"hyper": ("hyper", {}), "hyper, static": ("hyper", {"dynamic": False}),
+          "additive": ("additive", {}), "mhc": ("mhc", {})}
+Depths = Mapping[str, tuple[int, ...]]  # model -> numbers of blocks
 
 
 def mix(layer: Layer, state: Tensor) -> Tensor:
-    """H of a layer; of the additive one, the number 1."""
+    """H of a layer; for the additive one, the number 1."""
     operator = layer.residual.observe(state, layer.sublayer)
-    return operator.mix if operator else state.new_ones(1, 1)
+    return getattr(operator, "mix", state.new_ones(1, 1))
 
 
 def gains(model: TokenModel, tokens: Tensor) -> Tensor:
-    """Of all sublayers forward and backward, and the largest of a single sublayer forward."""
+    """The gain of all sublayers forward and backward, and the largest single one forward."""
     mixes = torch.stack(on_the_way(model, model.trunk.layers, tokens, mix))
-    whole, singles = composite_gain(mixes), [composite_gain(mix[None]).forward[0] for mix in mixes]
-    return torch.stack([whole.forward[0], whole.backward[0], torch.stack(singles).amax()]).float()
+    whole = composite_gain(mixes)
+    singles = torch.stack([composite_gain(mix[None]).forward[0] for mix in mixes])
+    return torch.stack([whole.forward[0], whole.backward[0], singles.amax()]).float()
 
 
 def gain(model: TokenModel) -> dict:
     """`gains` at each evaluation."""
-    return {name: [float(f"{g:.4g}") for g in row] for name, row in zip(("forward", "backward", "single"), model.seen.T.tolist())}
+    names = ("forward", "backward", "single")
+    return {name: [float(f"{g:.4g}") for g in row]
+            for name, row in zip(names, model.seen.T.tolist(), strict=True)}
 
 
 def build(width: int, task: Copy, budget: Budget, name: str, blocks: int) -> TokenModel:
@@ -45,36 +54,39 @@ def build(width: int, task: Copy, budget: Budget, name: str, blocks: int) -> Tok
     if residual == "hyper":  # as the paper starts each sublayer's last matrix
         config = replace(config, output_std=config.output_std * STREAMS**0.5)
     model = TokenModel(Transformer(config, residual, **options), task.vocabulary)
-    return watch(model, gains, task, math.ceil(budget.steps / budget.evaluate_every), 3, examples=16)
+    evaluations = math.ceil(budget.steps / budget.evaluate_every)
+    return watch(model, gains, task, evaluations, 3, examples=16)
 
 
-def by_rate(depths: Mapping[float, Mapping[str, tuple[int, ...]]], width: int, task: Copy, budget: Budget) -> Plan:
-    """`depths`: learning rate -> model -> numbers of blocks."""
-    return {f"{lr:g}": Comparison({f"{name}, {blocks} blocks": partial(build, width, task, budget, name, blocks)
-                                   for name, counts in models.items() for blocks in counts},
-                                  task, budget, rates=(lr,), measure=gain)
-            for lr, models in depths.items()}
+def by_rate(depths: Mapping[float, Depths], width: int, task: Copy, budget: Budget) -> list[Arm]:
+    """One comparison per learning rate."""
+    return [arm for lr, models in depths.items() for arm in comparison(
+        f"{lr:g}", {f"{name}, {blocks} blocks": partial(build, width, task, budget, name, blocks)
+                    for name, counts in models.items() for blocks in counts},
+        task, budget, rates=(lr,), measure=gain)]
 
 
-def small() -> Plan:
+def small() -> list[Arm]:
     fewer = {"hyper": (8,), "additive": (8,)}
-    depths = {8e-3: {"hyper": (4, 8, 16, 24), "hyper, static": (8,), "additive": (8,), "mhc": (8,)}, 2e-3: fewer, 3.2e-2: fewer}
-    return by_rate(depths, 32, Copy(half=12, alphabet=16, validation=200), Budget(steps=200, evaluate_every=20))
+    most = {"hyper": (4, 8, 16, 24), "hyper, static": (8,), "additive": (8,), "mhc": (8,)}
+    task = Copy(half=12, alphabet=16, validation=200)
+    return by_rate({8e-3: most, 2e-3: fewer, 3.2e-2: fewer}, 32, task,
+                   Budget(steps=200, evaluate_every=20))
 
 
-def medium() -> Plan:
-    """To the 60 sublayers of mHC's largest model: 6 million parameters at 30 blocks, 4096 tokens a step.
+def medium() -> list[Arm]:
+    """Up to the 60 sublayers of mHC's largest model: 6 million parameters at 30 blocks, 4096 tokens
+    per step.
 
-    344 sublayers, of about 100 launches each, are 0.3 s for a step of all models; 500 steps, 3 seeds and 3 rates are 22 minutes.
+    344 sublayers with about 100 launches each take 0.3 s for a step of all models; 500 steps, 3
+    seeds and 3 rates take 22 minutes.
     """
     depths = {"hyper": (4, 8, 16, 24, 30), "hyper, static": (30,), "additive": (30,), "mhc": (30,)}
     budget = Budget(steps=500, batch=64, warmup=50, evaluate_every=25)
     return by_rate(dict.fromkeys((2e-3, 8e-3, 3.2e-2), depths), 128, Copy(half=32), budget)
 
 
-def arrange(found: dict[str, dict], plan: Plan, budget: str) -> dict:
-    return {"rates": found}
-
-
-EXPERIMENT = Experiment("How does the composite gain of hyper-connections grow with depth, learning rate and training?",
-                        {"cpu": small, "gpu": medium}, arrange)
+STUDY = Study(
+    "hyper_gain",
+    "How does the composite gain of hyper-connections grow with depth, learning rate and training?",
+    {"cpu": small, "gpu": medium}, lambda found, tasks, size: {"rates": found})

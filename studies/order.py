@@ -1,50 +1,80 @@
-"""The order of sublayers in trained networks. Two families on text: the Geometric Transformer's blocks beside the Transformer's,
-causal, Pre-LN and Post-LN; and the residual connections of the other parts in one backbone."""
+"""The order of sublayers in trained networks.
+
+Two families learn text: the Geometric Transformer's blocks beside the Transformer's, causal, Pre-LN
+and Post-LN; and the residual connections of the other parts in one backbone.
+"""
 
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import combinations
 
 import torch
 from torch import Tensor, nn
 
-from studies.runner.study import Comparison, Experiment, Plan
-from geolab.models import KINDS, GeometricConfig, GeometricTransformer, TokenModel, Transformer, TransformerConfig
-from geolab.probes import (asymmetry, commutator_energy, commutator_factors, future_influence, jacobian, order_sensitivity,
-                           pairwise, states)
-from geolab.tasks import Text
+from geolab.models import (
+    KINDS,
+    GeometricConfig,
+    GeometricTransformer,
+    TokenModel,
+    Transformer,
+    TransformerConfig,
+)
+from geolab.probes import (
+    asymmetry,
+    commutator_energy,
+    commutator_factors,
+    future_influence,
+    jacobian,
+    order_sensitivity,
+    pairwise,
+    states,
+)
+from geolab.tasks import Task, Text
 from geolab.training import Budget
+from studies.runner.arm import Arm, comparison
+from studies.runner.run import Study
 
 TASK = Text(context=32)
 WIDTH, BLOCKS, HEADS = 32, 3, 4
-WINDOWS, MORE = 64, 128   # of the validation text: for the probes, and for the losses of reordered networks
-GAIN = 0.01               # nats that a step of the two gradients would gain if the loss were linear
+# windows of the validation text, for the probes and for the losses of reordered networks
+WINDOWS, MORE = 64, 128
+GAIN = 0.01  # nats that a step of the two gradients would gain if the loss were linear
 
 
 # ------------------------------------------------------------ models
 
 def geometric(kind: str, norm_at: str, hidden: int = 4 * WIDTH) -> TokenModel:
-    config = GeometricConfig(width=WIDTH, layers=BLOCKS, heads=HEADS, hidden=hidden, norm_at=norm_at, causal=True, dropout=0.0,
-                             positions="learned", max_length=TASK.context)
+    config = GeometricConfig(width=WIDTH, layers=BLOCKS, heads=HEADS, hidden=hidden,
+                             norm_at=norm_at, causal=True, dropout=0.0, positions="learned",
+                             max_length=TASK.context)
     return TokenModel(GeometricTransformer(config, kind), TASK.vocabulary)
 
 
-def backbone(residual: str = "additive", norm_at: str = "pre", hidden: int = 4 * WIDTH, **options) -> TokenModel:
+def backbone(residual: str = "additive", norm_at: str = "pre", hidden: int = 4 * WIDTH,
+             **options) -> TokenModel:
     std = 0.5 / math.sqrt(WIDTH)
-    config = TransformerConfig.benchmark(width=WIDTH, layers=BLOCKS, heads=HEADS, norm_at=norm_at, hidden=hidden,
-                                         max_length=TASK.context, init_std=std, output_std=std / math.sqrt(BLOCKS))
+    config = TransformerConfig.benchmark(
+        width=WIDTH, layers=BLOCKS, heads=HEADS, norm_at=norm_at, hidden=hidden,
+        max_length=TASK.context, init_std=std, output_std=std / math.sqrt(BLOCKS))
     return TokenModel(Transformer(config, residual, **options), TASK.vocabulary)
 
 
-# An expert has a quarter of the features, so that MoE has as many weights as the Transformer. Wide: 5.5 and 6 widths, as many
-# weights as GT-Lite has with its convolution, and MGT with its gates.
-GEOMETRIC = {f"{kind}, {norm_at}": partial(geometric, kind, norm_at, hidden=WIDTH if kind == "moe" else 4 * WIDTH)
+# An expert has a quarter of the features, so that MoE has as many weights as the Transformer. The
+# wide models have 5.5 and 6 widths: as many weights as GT-Lite has with its convolution, and MGT
+# with its gates.
+GEOMETRIC = {f"{kind}, {norm_at}": partial(geometric, kind, norm_at,
+                                           hidden=WIDTH if kind == "moe" else 4 * WIDTH)
              for kind in KINDS for norm_at in ("pre", "post")}
-GEOMETRIC |= {"transformer, pre, wide": partial(geometric, "transformer", "pre", hidden=11 * WIDTH // 2)}
-OTHERS = ("hyper", "mhc", "jpmhc", "delta", "delta-matrix", "mgt", "emhc-cayley", "emhc-hybrid", "emhc-geodesic")
-RESIDUALS = {"additive": backbone, "additive, wide": partial(backbone, hidden=6 * WIDTH), "post-LN": partial(backbone, norm_at="post")}
-RESIDUALS |= {name: partial(backbone, name) for name in OTHERS}
-RESIDUALS |= {"emhc-hybrid, leak": partial(backbone, "emhc-hybrid", pool="sequence")}
+GEOMETRIC["transformer, pre, wide"] = partial(geometric, "transformer", "pre",
+                                              hidden=11 * WIDTH // 2)
+OTHERS = ("hyper", "mhc", "jpmhc", "delta", "delta-matrix", "mgt",
+          "emhc-cayley", "emhc-hybrid", "emhc-geodesic")
+RESIDUALS = {"additive": backbone,
+             "additive, wide": partial(backbone, hidden=6 * WIDTH),
+             "post-LN": partial(backbone, norm_at="post"),
+             **{name: partial(backbone, name) for name in OTHERS},
+             "emhc-hybrid, leak": partial(backbone, "emhc-hybrid", pool="sequence")}
 
 
 # ------------------------------------------------------------ measurements, all in float64
@@ -66,105 +96,137 @@ def read_out(model: TokenModel, state: Tensor) -> Tensor:
 
 @torch.no_grad()
 def reordering(model: TokenModel, inputs: Tensor, targets: Tensor) -> dict:
-    """The loss, and its rise when neighbours change places, when the same two are left out, and when whole blocks change places."""
+    """The loss, and how much it rises in another order.
+
+    Neighbours change places, the same two are left out, or whole blocks change places.
+    """
     layers = sublayers(model)
     count, size = len(layers), len(layers) // BLOCKS
     start = states(model, layers, inputs)[0]
 
-    def loss(order):
+    def loss(order: list[int]) -> float:
         state = start
         for k in order:
             state = layers[k](state)
         return TASK.loss(read_out(model, state), targets).item()
 
     order = list(range(count))
+    neighbours, blocks = range(count - 1), range(0, count - size, size)
+    orders = {
+        "swapped": [order[:k] + [k + 1, k] + order[k + 2:] for k in neighbours],
+        "left out": [order[:k] + order[k + 2:] for k in neighbours],
+        "blocks swapped": [order[:k] + order[k + size:k + 2 * size] + order[k:k + size]
+                           + order[k + 2 * size:] for k in blocks]}
     as_built = loss(order)
-    rises = {"swapped": [loss(order[:k] + [k + 1, k] + order[k + 2:]) for k in range(count - 1)],
-             "left out": [loss(order[:k] + order[k + 2:]) for k in range(count - 1)],
-             "blocks swapped": [loss(order[:k] + order[k + size:k + 2 * size] + order[k:k + size] + order[k + 2 * size:])
-                                for k in range(0, count - size, size)]}
-    return {"loss": as_built} | {name: [value - as_built for value in values] for name, values in rises.items()}
+    return {"loss": as_built} | {name: [loss(changed) - as_built for changed in of_kind]
+                                 for name, of_kind in orders.items()}
 
 
 @torch.no_grad()
 def between_neighbours(model: TokenModel, inputs: Tensor) -> dict:
-    """Energy and its factors for each pair of neighbouring sublayers, at the state that the first of them gets."""
+    """Energy and its factors for each pair of neighbours, at the state that the first one gets."""
     layers = sublayers(model)
-    seen = states(model, layers, inputs)
-    pairs = list(zip(layers, layers[1:], seen))
+    pairs = list(zip(layers, layers[1:], states(model, layers, inputs), strict=False))
     factors = [commutator_factors(*pair) for pair in pairs]
     return {"energy": [commutator_energy(*pair).item() for pair in pairs]} | {
         name: [getattr(f, name).item() for f in factors] for name in factors[0]._fields}
 
 
 def within_blocks(model: TokenModel, inputs: Tensor) -> dict:
-    """The lecture's probe: all pairs of a block's steps at the block's input. One entry a block."""
-    found = {"energy": [], "asymmetry": [], "order about input": [], "order about sum": []}
-    for block, x in zip(model.trunk.blocks, states(model, model.trunk.blocks, inputs)):
+    """The lecture's probe: all pairs of a block's steps at its input, one entry per block."""
+    names = ("energy", "asymmetry", "order about input", "order about sum")
+    found: dict[str, list] = {name: [] for name in names}
+    blocks = model.trunk.blocks
+    for block, x in zip(blocks, states(model, blocks, inputs), strict=False):
         steps = dict(block.steps)
         for name, measure_of in (("energy", commutator_energy), ("asymmetry", asymmetry)):
-            found[name].append({"".join(pair): value for pair, value in pairwise(steps, x, measure_of).items()})
+            of_pairs = pairwise(steps, x, measure_of)
+            found[name].append({"".join(pair): value for pair, value in of_pairs.items()})
         found["order about input"].append(order_sensitivity(steps, x).item())
         found["order about sum"].append(order_sensitivity(steps, x, about="sum").item())
     return found
 
 
 def alignment(model: TokenModel, inputs: Tensor) -> list[dict]:
-    """Jacobians of Δ at windows of 8 bytes, for each pair of a block's steps: how much they commute beside what chance gives.
+    """How much the Jacobians of Δ commute, for each pair of a block's steps, beside chance.
 
-    "size": ‖J‖_F over the root of the state's size, of either. "commutator": ‖[J_i, J_j]‖ / (‖J_i‖ ‖J_j‖). "beside chance": the
-    norm over the same with the features of J_j turned by a random Q, which keeps its singular values and its pattern over
-    positions. "correlation": cosine.
+    They are taken at windows of 8 bytes.
+
+        "size"           ‖J‖_F over the root of the state's size, for either step
+        "commutator"     ‖[J_i, J_j]‖ / (‖J_i‖ ‖J_j‖)
+        "beside chance"  that norm over the same with the features of J_j turned by a random Q,
+                         which keeps its singular values and its pattern over positions
+        "correlation"    the cosine between J_i and J_j
     """
     random, found = torch.Generator().manual_seed(0), []
-    for block, states_here in zip(model.trunk.blocks, states(model, model.trunk.blocks, inputs[:4, :8])):
-        n = states_here[0].numel()
-        J = {letter: torch.stack([jacobian(step, x[None]) for x in states_here]) - torch.eye(n).double()
+
+    def turn() -> Tensor:
+        gaussian = torch.randn(WIDTH, WIDTH, generator=random).double()
+        return torch.block_diag(*[torch.linalg.qr(gaussian).Q] * 8)
+
+    blocks = model.trunk.blocks
+    for block, here in zip(blocks, states(model, blocks, inputs[:4, :8]), strict=False):
+        n = here[0].numel()
+        J = {letter: torch.stack([jacobian(step, x[None]) for x in here]) - torch.eye(n).double()
              for letter, step in block.steps.items()}
-        here, letters = {}, list(J)
-        for i, j in ((i, j) for k, i in enumerate(letters) for j in letters[k + 1:]):
-            def commutators(B):
-                return (J[i] @ B - B @ J[i]).square().sum((-1, -2))
-            turns = [torch.block_diag(*[torch.linalg.qr(torch.randn(WIDTH, WIDTH, generator=random).double()).Q] * 8) for _ in range(4)]
-            turned = torch.stack([commutators(Q @ J[j] @ Q.T) for Q in turns]).mean(0)
-            norms = [J[letter].square().sum((-1, -2)) for letter in (i, j)]
-            here[i + j] = {"size": [(norm.mean() / n).sqrt().item() for norm in norms],
-                           "commutator": (commutators(J[j]).sum() / (norms[0] * norms[1]).sum()).sqrt().item(),
-                           "beside chance": (commutators(J[j]).sum() / turned.sum()).sqrt().item(),
-                           "correlation": ((J[i] * J[j]).sum() / (norms[0].sum() * norms[1].sum()).sqrt()).item()}
-        found.append(here)
+        norms = {letter: matrix.square().sum((-1, -2)) for letter, matrix in J.items()}
+        pairs = {}
+        for i, j in combinations(J, 2):
+            of_pair = _commutators(J[i], J[j])
+            turned = torch.stack([_commutators(J[i], Q @ J[j] @ Q.T)
+                                  for Q in (turn() for _ in range(4))]).mean(0)
+            total = (norms[i].sum() * norms[j].sum()).sqrt()
+            pairs[i + j] = {
+                "size": [(norms[letter].mean() / n).sqrt().item() for letter in (i, j)],
+                "commutator": (of_pair.sum() / (norms[i] * norms[j]).sum()).sqrt().item(),
+                "beside chance": (of_pair.sum() / turned.sum()).sqrt().item(),
+                "correlation": ((J[i] * J[j]).sum() / total).item()}
+        found.append(pairs)
     return found
 
 
-def interference(model: TokenModel, inputs: Tensor, targets: Tensor) -> list[dict]:
-    """L(θ + δ_i + δ_j) − L(θ + δ_i) − L(θ + δ_j) + L(θ) over GAIN, for each pair of a block's steps; δ = −η gradient.
+def _commutators(A: Tensor, B: Tensor) -> Tensor:
+    """‖AB − BA‖² of each pair in two batches."""
+    return (A @ B - B @ A).square().sum((-1, -2))
 
-    η is such that the two steps would gain GAIN if the loss were linear. Positive: together they gain less than each for itself.
+
+def interference(model: TokenModel, inputs: Tensor, targets: Tensor) -> list[dict]:
+    """L(θ + δ_i + δ_j) − L(θ + δ_i) − L(θ + δ_j) + L(θ) over GAIN, per pair of a block's steps.
+
+    δ = −η gradient, with an η for which the two steps would gain GAIN if the loss were linear. A
+    positive number says that together they gain less than each alone.
     """
-    def loss():
+    def loss() -> Tensor:
         return TASK.loss(model(inputs), targets)
 
     at = loss()
-    named = [{letter: list(step.parameters()) for letter, step in block.steps.items()} for block in model.trunk.blocks]
-    gradients = [{letter: torch.autograd.grad(at, parameters, retain_graph=True) for letter, parameters in block.items()}
-                 for block in named]
+    named = [{letter: list(step.parameters()) for letter, step in block.steps.items()}
+             for block in model.trunk.blocks]
+    gradients = [{letter: torch.autograd.grad(at, parameters, retain_graph=True)
+                  for letter, parameters in block.items()} for block in named]
+
+    def moved(parameters: dict, gradient: dict, letters: str, rate: float) -> float:
+        """The loss after a step of these letters; the parameters are put back."""
+        moves = [(p, g) for letter in letters
+                 for p, g in zip(parameters[letter], gradient[letter], strict=True)]
+        for p, g in moves:
+            p.add_(g, alpha=-rate)
+        value = loss().item()
+        for p, g in moves:
+            p.add_(g, alpha=rate)
+        return value
+
     found = []
     with torch.no_grad():
-        for parameters, gradient in zip(named, gradients):
-            def moved(letters, rate):
-                for sign in (-1, 1):
-                    for letter in letters:
-                        for p, g in zip(parameters[letter], gradient[letter]):
-                            p.add_(g, alpha=sign * rate)
-                    if sign == -1:
-                        value = loss().item()
-                return value
-
-            square = {letter: sum(g.square().sum().item() for g in gs) for letter, gs in gradient.items()}
-            letters, mixed = list(parameters), {}
-            for i, j in ((i, j) for k, i in enumerate(letters) for j in letters[k + 1:]):
+        for parameters, gradient in zip(named, gradients, strict=True):
+            square = {letter: sum(g.square().sum().item() for g in gs)
+                      for letter, gs in gradient.items()}
+            mixed = {}
+            for i, j in combinations(parameters, 2):
                 rate = GAIN / (square[i] + square[j])
-                mixed[i + j] = (moved(i + j, rate) - moved(i, rate) - moved(j, rate) + at.item()) / GAIN
+                both, first, second = (moved(parameters, gradient, letters, rate)
+                                       for letters in (i + j, i, j))
+                mixed[i + j] = (both - first - second + at.item()) / GAIN
             found.append(mixed)
     return found
 
@@ -179,7 +241,10 @@ def rounded(value):
 
 
 def measure(model: TokenModel, trained: bool = True) -> dict:
-    """Turns the model to float64. Untrained ones are not reordered."""
+    """All of the above, in float64, to which the model is turned.
+
+    Untrained models aren't reordered.
+    """
     model.double().eval()
     inputs, targets = TASK.sample("validation")
     found = {"neighbours": between_neighbours(model, inputs[:WINDOWS])}
@@ -187,29 +252,35 @@ def measure(model: TokenModel, trained: bool = True) -> dict:
         found |= {"reordered": reordering(model, inputs[:MORE], targets[:MORE]),
                   "future influence": future_influence(model, inputs[:2])}
     if isinstance(model.trunk, GeometricTransformer):
-        train = TASK.sample("train")
+        seen, known = (t[:WINDOWS] for t in TASK.sample("train"))
         found |= {"blocks": within_blocks(model, inputs[:WINDOWS]),
-                  "interference": interference(model, train.inputs[:WINDOWS], train.targets[:WINDOWS]),
+                  "interference": interference(model, seen, known),
                   "jacobians": alignment(model, inputs)}
     return rounded(found)
 
 
 # ------------------------------------------------------------ runs
 
-def on_text(models: Mapping[str, Callable[[], TokenModel]]) -> Comparison:
-    """Each model at two rates on one seed, and with all seeds at the better one."""
-    budget = Budget(steps=300, warmup=100, evaluate_every=100)  # with a shorter warm-up Post-LN stays at the byte counts
-    return Comparison(models, TASK, budget, rates=(5e-3, 1.5e-2), search_steps=budget.steps, search_seeds=(0,), measure=measure,
+def on_text(part: str, models: Mapping[str, Callable[[], TokenModel]]) -> list[Arm]:
+    """Each model at two rates on one seed, and with all seeds at the better one.
+
+    With a shorter warm-up Post-LN stays at the byte counts.
+    """
+    budget = Budget(steps=300, warmup=100, evaluate_every=100)
+    return comparison(part, models, TASK, budget, rates=(5e-3, 1.5e-2), search_steps=budget.steps,
+                      search_seeds=(0,), measure=measure,
                       untrained=partial(measure, trained=False))
 
 
-def small() -> Plan:
-    return {"geometric": on_text(GEOMETRIC), "residuals": on_text(RESIDUALS)}
+def small() -> list[Arm]:
+    return on_text("geometric", GEOMETRIC) + on_text("residuals", RESIDUALS)
 
 
-def arrange(found: dict[str, dict], plan: Plan, budget: str) -> dict:
+def arrange(found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dict:
     """Both families, with what they share."""
-    return {"floor": TASK.bayes_floor(), "baselines": TASK.baselines(), "width": WIDTH, "blocks": BLOCKS, **found}
+    return {"floor": TASK.bayes_floor(), "baselines": TASK.baselines(),
+            "width": WIDTH, "blocks": BLOCKS, **found}
 
 
-EXPERIMENT = Experiment("Does the order of sublayers matter to trained networks, and to which?", {"cpu": small}, arrange)
+STUDY = Study("order", "Does the order of sublayers matter to trained networks, and to which?",
+              {"cpu": small}, arrange)

@@ -1,10 +1,11 @@
-"""The geometric Transformers on 4 × 4 Sudoku and on two moons, with and without penalties that ask a diagram to commute.
+"""The geometric Transformers on 4 × 4 Sudoku and on two moons.
 
-In the small runs every model is tried at both rates with the first seed, in full, on one task: puzzles split by grid. The larger
+Each learns with and without penalties that ask a diagram to commute. In the small runs every model
+is tried at both rates with the first seed, in full, on one task: puzzles split by grid. The larger
 rate won for every one of them, and is the only one for what follows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import combinations, permutations
@@ -13,17 +14,19 @@ import torch
 from torch import Tensor, nn
 
 from geolab.diagrammatic import Diagram, agreement, diagrammatic_loss, square
-from studies.runner.study import Comparison, Experiment, Plan
 from geolab.models import GeometricConfig, GeometricTransformer, PointModel, RelationGraph
 from geolab.models.geometric import make_step
-from geolab.tasks import Moons, Pairs, Sudoku
+from geolab.tasks import Moons, Pairs, Sudoku, Task
 from geolab.tasks.sudoku import triples, units
 from geolab.training import Budget
+from studies.runner.arm import Arm, comparison
+from studies.runner.run import Study
 
 CONFIGS = {"cpu": GeometricConfig(width=32, hidden=128, layers=2, heads=4, max_length=16),
            "paper": GeometricConfig(width=64, hidden=256, layers=2, heads=4, max_length=16)}
 RATES = (3e-3, 1e-2)
-LAMBDAS, SUGGESTED, TRUE = (5e-3, 5e-1), 5e-2, 0.1   # weights of the penalties: more of the published one, its own, and of true ones
+# weights of the published penalty: the one that is suggested, and two more; and of the true ones
+LAMBDAS, SUGGESTED, TRUE = (5e-3, 5e-1), 5e-2, 0.1
 TRIPLES = triples()
 
 
@@ -35,7 +38,8 @@ def weighted(weight: float, penalty: Callable, model: PointModel, x: Tensor, h: 
 
 def unit_graph() -> RelationGraph:
     """Cells joined where they share a row (relation 0), a column (1) or a block (2)."""
-    joined = [(a, b, k // 4) for k, unit in enumerate(units().tolist()) for a in unit for b in unit if a != b]
+    joined = [(a, b, k // 4) for k, unit in enumerate(units().tolist())
+              for a, b in permutations(unit, 2)]
     *edges, relations = torch.tensor(joined).T
     return RelationGraph(torch.stack(edges), relations)
 
@@ -43,12 +47,16 @@ def unit_graph() -> RelationGraph:
 KNOWN = {"positions": "learned"}
 ARMS = {"Transformer": ("transformer", {}), "Transformer, positions": ("transformer", KNOWN),
         "GT-Lite": ("lite", {}), "GT-Lite, positions": ("lite", KNOWN),
-        "GT-Full": ("full", {}), "GT-Full, units": ("full", {"relations": 3}), "GT-MoE": ("moe", {})}
+        "GT-Full": ("full", {}), "GT-Full, units": ("full", {"relations": 3}),
+        "GT-MoE": ("moe", {})}
 FEW = ("Transformer, positions", "GT-Full, units")
 
 
 def published_penalty(model: PointModel, x: Tensor, h: Tensor) -> Tensor:
-    """As a course notebook of the lecture has it: a mean over puzzles and triples, a sum over cells and features."""
+    """The penalty of a course notebook of the lecture.
+
+    It is a mean over puzzles and triples, and a sum over cells and features.
+    """
     return agreement(h, TRIPLES) / len(TRIPLES)
 
 
@@ -58,25 +66,28 @@ def permute_digits(x: Tensor, order: Tensor) -> Tensor:
 
 
 def digits_square(model: PointModel, x: Tensor, h: Tensor) -> Tensor:
-    """Renaming the digits of a puzzle renames those of its solution: a diagram that holds for the task."""
+    """Renaming a puzzle's digits renames those of its solution: this diagram holds for the task."""
     order = torch.randperm(4).to(x.device)
-    return Diagram((model.states, model.write, lambda z: z[..., order]),
-                   (lambda x: permute_digits(x, order), model.states, model.write), name="digits").mismatch(x)
+    renamed = (lambda x: permute_digits(x, order), model.states, model.write)
+    solved = (model.states, model.write, lambda z: z[..., order])
+    return Diagram(solved, renamed, name="digits").mismatch(x)
 
 
 @dataclass(frozen=True)
 class Renamed(Sudoku):
-    """All 24 renamings of every training puzzle: the same fact as `digits_square`, given as data."""
+    """All 24 renamings of every training puzzle: what `digits_square` asks for, given as data."""
 
     def sample(self, split: str, seed: int | None = None) -> Pairs:
         x, y = super().sample(split, seed)
         if split == "validation":
             return Pairs(x, y)
         orders = [torch.tensor(order) for order in permutations(range(4))]
-        return Pairs(torch.cat([permute_digits(x, order) for order in orders]), torch.cat([order.argsort()[y] for order in orders]))
+        return Pairs(torch.cat([permute_digits(x, order) for order in orders]),
+                     torch.cat([order.argsort()[y] for order in orders]))
 
 
-def solver(config: GeometricConfig, kind: str, options: dict, weight: float = 0.0, penalty: Callable = published_penalty) -> PointModel:
+def solver(config: GeometricConfig, kind: str, options: dict, weight: float = 0.0,
+           penalty: Callable = published_penalty) -> PointModel:
     reads = (unit_graph(),) if options.get("relations") else ()
     added = partial(weighted, weight, penalty) if weight else None
     return PointModel(GeometricTransformer(replace(config, **options), kind), 5, 4, reads, added)
@@ -84,26 +95,35 @@ def solver(config: GeometricConfig, kind: str, options: dict, weight: float = 0.
 
 @torch.no_grad()
 def scores(task: Sudoku, model: PointModel) -> dict:
-    """Accuracies; how far the cells of a triple differ, as a share of the squared norm; the readout's norm."""
+    """Accuracies, how far the cells of a triple differ, and the norms of states and readout.
+
+    "spread" is the squared distance of a triple's cells from their mean, as a share of their
+    squared norm.
+    """
     model.eval()
     (x, y), (seen, known) = task.sample("validation"), Sudoku.sample(task, "train")
     h, prediction = model.states(x), model(x)
-    spread = agreement(h, TRIPLES) / (TRIPLES.numel() * h.square().sum(-1).mean())
     found = {"all cells": task.accuracy(prediction, y), "blanks": task.accuracy(prediction, y, x),
-             "training blanks": task.accuracy(model(seen), known, seen), "solved": (prediction.argmax(-1) == y).all(-1).double().mean(),
-             "spread": spread, "state norm": h.norm(dim=-1).mean(), "readout norm": torch.linalg.matrix_norm(model.write.weight, 2)}
+             "training blanks": task.accuracy(model(seen), known, seen),
+             "solved": (prediction.argmax(-1) == y).all(-1).double().mean(),
+             "spread": agreement(h, TRIPLES) / (TRIPLES.numel() * h.square().sum(-1).mean()),
+             "state norm": h.norm(dim=-1).mean(),
+             "readout norm": torch.linalg.matrix_norm(model.write.weight, 2)}
     return {name: float(f"{value.item():.5g}") for name, value in found.items()}
 
 
-def solve(task: Sudoku, config: GeometricConfig, arms: dict, budget: Budget, rates: tuple[float, ...]) -> Comparison:
-    return Comparison({name: partial(solver, config, *arm) for name, arm in arms.items()}, task, budget, rates,
-                      search_steps=budget.steps, search_seeds=(0,), measure=partial(scores, task))
+def solve(part: str, task: Sudoku, config: GeometricConfig, models: dict, budget: Budget,
+          rates: tuple[float, ...]) -> list[Arm]:
+    builds = {name: partial(solver, config, *model) for name, model in models.items()}
+    return comparison(part, builds, task, budget, rates, search_steps=budget.steps,
+                      search_seeds=(0,), measure=partial(scores, task))
 
 
 # ------------------------------------------------------------ two moons
 
 SMALL = GeometricConfig(width=16, hidden=64, layers=1, heads=4)
-KINDS = {"Pointwise": "pointwise", "Transformer": "transformer", "GT-Lite": "lite", "GT-Full": "full", "GT-MoE": "moe"}
+CLASSIFIERS = {"Pointwise": "pointwise", "Transformer": "transformer", "GT-Lite": "lite",
+               "GT-Full": "full", "GT-MoE": "moe"}
 
 
 class Pointwise(nn.Module):
@@ -111,16 +131,21 @@ class Pointwise(nn.Module):
 
     def __init__(self, config: GeometricConfig):
         super().__init__()
-        self.config, self.steps = config, nn.Sequential(make_step("F", config), make_step("F", config))
+        self.config = config
+        self.steps = nn.Sequential(make_step("F", config), make_step("F", config))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.steps(x)
 
 
 def steps_commute(model: PointModel, x: Tensor, h: Tensor) -> Tensor:
-    """A commuting square for each pair of steps of the block, where the block reads: the lecture's theme as a penalty."""
+    """The lecture's theme as a penalty: a commuting square for each pair of steps of the block.
+
+    It is taken where the block reads.
+    """
     pairs = list(combinations(model.trunk.blocks[0].steps.values(), 2))
-    return diagrammatic_loss([square(a, b, b, a) for a, b in pairs], model.read(x), [1 / len(pairs)] * len(pairs))
+    weights = [1 / len(pairs)] * len(pairs)
+    return diagrammatic_loss([square(a, b, b, a) for a, b in pairs], model.read(x), weights)
 
 
 def swap(x: Tensor) -> Tensor:
@@ -129,8 +154,9 @@ def swap(x: Tensor) -> Tensor:
 
 
 def swap_square(model: PointModel, x: Tensor, h: Tensor) -> Tensor:
-    """Turned, a point changes its label: a diagram that holds for the task."""
-    return Diagram((model.states, model.write, lambda z: z.flip(-1)), (swap, model.states, model.write), name="swap").mismatch(x)
+    """A point that is turned changes its label: this diagram holds for the task."""
+    labelled = (model.states, model.write, lambda z: z.flip(-1))
+    return Diagram(labelled, (swap, model.states, model.write), name="swap").mismatch(x)
 
 
 def classifier(kind: str, penalty: Callable | None = None) -> PointModel:
@@ -138,11 +164,14 @@ def classifier(kind: str, penalty: Callable | None = None) -> PointModel:
     return PointModel(trunk, 2, 2, penalty=penalty and partial(weighted, TRUE, penalty))
 
 
-def moons() -> Comparison:
-    models = {name: partial(classifier, kind) for name, kind in KINDS.items()}
-    models |= {f"{name}, steps commute": partial(classifier, kind, steps_commute) for name, kind in KINDS.items() if kind != "pointwise"}
-    models |= {f"{name}, moons swap": partial(classifier, KINDS[name], swap_square) for name in ("Pointwise", "Transformer")}
-    return Comparison(models, Moons(train=64, validation=500), Budget(steps=300, evaluate_every=50), rates=RATES[-1:])
+def moons() -> list[Arm]:
+    models = {name: partial(classifier, kind) for name, kind in CLASSIFIERS.items()}
+    models |= {f"{name}, steps commute": partial(classifier, kind, steps_commute)
+               for name, kind in CLASSIFIERS.items() if kind != "pointwise"}
+    models |= {f"{name}, moons swap": partial(classifier, CLASSIFIERS[name], swap_square)
+               for name in ("Pointwise", "Transformer")}
+    return comparison("moons", models, Moons(train=64, validation=500),
+                      Budget(steps=300, evaluate_every=50), rates=RATES[-1:])
 
 
 # ------------------------------------------------------------ runs
@@ -150,39 +179,50 @@ def moons() -> Comparison:
 SUGGESTION = {f"{name}, λ = {SUGGESTED:g}": (*ARMS[name], SUGGESTED) for name in FEW}
 SWEPT = {f"{name}, λ = {weight:g}": (*ARMS[name], weight) for name in FEW for weight in LAMBDAS}
 TRUE_SQUARE = {"Transformer, positions, digits square": (*ARMS[FEW[0]], TRUE, digits_square)}
-PUBLISHED = {name: arm for name, arm in ARMS.items() if name != "GT-MoE"}  # it is as blind as the Transformer
-PUBLISHED |= SUGGESTION | {f"GT-Lite, λ = {SUGGESTED:g}": (*ARMS["GT-Lite"], SUGGESTED)} | SWEPT
+BY_GRID = ARMS | SUGGESTION | TRUE_SQUARE
+PUBLISHED = {name: arm for name, arm in ARMS.items() if name != "GT-MoE"} | SUGGESTION | {
+    f"GT-Lite, λ = {SUGGESTED:g}": (*ARMS["GT-Lite"], SUGGESTED)} | SWEPT
+# GT-MoE is left out there: it is as blind as the Transformer
 
 
-def small() -> Plan:
-    budget, best = Budget(steps=600, batch=32, evaluate_every=100), RATES[-1:]
-    by_grid = Sudoku(split="by grid")
-    return {"by grid": solve(by_grid, CONFIGS["cpu"], ARMS | SUGGESTION | TRUE_SQUARE, budget, RATES),
-            "renamed": solve(Renamed(split="by grid"), CONFIGS["cpu"], {FEW[0]: ARMS[FEW[0]]}, budget, best),
-            "moons": moons(),
-            "published": solve(Sudoku(), CONFIGS["cpu"], PUBLISHED, budget, best)}
+def small() -> list[Arm]:
+    budget, config = Budget(steps=600, batch=32, evaluate_every=100), CONFIGS["cpu"]
+    best = RATES[-1:]
+    split = "by grid"
+    return [*solve("by grid", Sudoku(split=split), config, BY_GRID, budget, RATES),
+            *solve("renamed", Renamed(split=split), config, {FEW[0]: ARMS[FEW[0]]}, budget, best),
+            *moons(),
+            *solve("published", Sudoku(), config, PUBLISHED, budget, best)]
 
 
-def course() -> Plan:
-    """At the width of the lecture's course notebook, and its 50 epochs of 19 batches at one rate. Moons have no size there.
+def course() -> list[Arm]:
+    """At the width of the lecture's course notebook, and its 50 epochs of 19 batches at one rate.
 
-    It states neither the features inside the feed-forward network nor a decay, and has Adam where this has AdamW and clipping.
+    The notebook states neither the features inside the feed-forward network nor a decay, and has
+    Adam where this has AdamW and clipping. It has no size for the moons.
     """
-    budget = Budget(steps=50 * 19, batch=32, lr=1e-3, lr_end=1.0, warmup=0, weight_decay=0.0, evaluate_every=5 * 19)
-    return {"by grid": solve(Sudoku(split="by grid"), CONFIGS["paper"], ARMS | SUGGESTION | TRUE_SQUARE, budget, (budget.lr,)),
-            "published": solve(Sudoku(), CONFIGS["paper"], PUBLISHED, budget, (budget.lr,))}
+    budget = Budget(steps=50 * 19, batch=32, lr=1e-3, lr_end=1.0, warmup=0, weight_decay=0.0,
+                    evaluate_every=5 * 19)
+    config, rates = CONFIGS["paper"], (budget.lr,)
+    return [*solve("by grid", Sudoku(split="by grid"), config, BY_GRID, budget, rates),
+            *solve("published", Sudoku(), config, PUBLISHED, budget, rates)]
 
 
-def arrange(found: dict[str, dict], plan: Plan, budget: str) -> dict:
+def arrange(found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dict:
     """Each comparison under its name; the moons with their floor."""
     if "moons" in found:
-        task = plan["moons"].task
+        task = tasks["moons"]
         x, y = task.sample("validation")
-        best = {"floor": task.bayes_floor(), "true posterior on validation": task.loss(task.bayes_predictor(x), y).item()}
-        found = found | {"moons": found["moons"] | best | {"baselines": task.baselines(), "config": asdict(SMALL), "weight": TRUE}}
-    return found | {"config": asdict(CONFIGS[budget]), "suggested": SUGGESTED, "lambdas": [0, *sorted((*LAMBDAS, SUGGESTED))],
-                    "true weight": TRUE}
+        best = task.loss(task.bayes_predictor(x), y).item()
+        found = found | {"moons": found["moons"] | {
+            "floor": task.bayes_floor(), "true posterior on validation": best,
+            "baselines": task.baselines(), "config": asdict(SMALL), "weight": TRUE}}
+    return found | {"config": asdict(CONFIGS[size]), "suggested": SUGGESTED,
+                    "lambdas": [0, *sorted((*LAMBDAS, SUGGESTED))], "true weight": TRUE}
 
 
-EXPERIMENT = Experiment("Do geometric Transformers learn 4 × 4 Sudoku and two moons better, or with a diagram that must commute?",
-                        {"cpu": small, "paper": course}, arrange)
+STUDY = Study(
+    "sudoku",
+    "Do geometric Transformers learn 4 × 4 Sudoku and two moons better, or with a diagram that "
+    "must commute?",
+    {"cpu": small, "paper": course}, arrange)

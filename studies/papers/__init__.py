@@ -1,4 +1,8 @@
-"""What the papers claim, as data: theorems with their verdicts, reported tables with their sources, models and experiments."""
+"""What the papers claim, as data.
+
+Theorems come with their verdicts, reported tables with their sources. Models are configurations,
+planned experiments are protocols.
+"""
 
 from studies.papers.configurations import CONFIGURATIONS, MGT_PROTOCOLS, Configuration, Protocol
 from studies.papers.measured import Repeat, repeats

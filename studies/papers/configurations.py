@@ -1,10 +1,13 @@
-"""The models and experiments of the papers, as data: backbone, residual, options, and the number of parameters that was printed.
+"""The models and experiments of the papers, as data.
+
+A configuration holds the backbone, the residual with its options, and the number of parameters that
+was printed.
 
     from studies.papers import CONFIGURATIONS
     trunk = CONFIGURATIONS["emhc-jpmhc"].trunk()
 
-Where a paper's words and its code disagree, these follow the code that made its numbers; pooling over the whole
-sequence, which lets a model read the future, is among what they keep.
+Where a paper's words and its code disagree, these follow the code that made its numbers. Pooling
+over the whole sequence, which lets a model read the future, is among what they keep.
 """
 
 from dataclasses import dataclass, field
@@ -18,12 +21,12 @@ class Configuration:
     """One model of a paper."""
 
     source: str                  # a key of papers.SOURCES
-    number: str                  # of the paper's table
+    number: str                  # which table of the paper it is from
     backbone: TransformerConfig
     residual: str                # a name in residuals.REGISTRY
     options: dict = field(default_factory=dict)
     parameters: float | None = None   # as the source prints them
-    outside: int = 0             # how many of those the source has outside the layers; see `EMHC_OUTSIDE`
+    outside: int = 0             # how many of those lie outside the layers; see `EMHC_OUTSIDE`
     vocabulary: int | None = None     # of a token model, whose tied embedding counts
     remark: str = ""             # what differs from the source
 
@@ -33,68 +36,86 @@ class Configuration:
     def model(self) -> TokenModel:
         """Raises: ValueError for a configuration without a vocabulary."""
         if self.vocabulary is None:
-            raise ValueError(f"{self.source}, {self.number}, {self.residual!r} has no vocabulary: put its trunk() into a ContinuousModel")
+            raise ValueError(f"{self.source}, {self.number}, {self.residual!r} has no vocabulary: "
+                             "put its trunk() into a ContinuousModel")
         return TokenModel(self.trunk(), self.vocabulary)
 
 
 # ---------------------------------------------------------------- E-MHC-Geo, table 5
 
-EMHC_OUTSIDE = 66  # rows as wide as the state that its counter adds to the layers: 64 positions, one token, the last norm
+# Rows as wide as the state that the paper's counter adds to the layers: 64 positions, one token,
+# and the last norm
+EMHC_OUTSIDE = 66
 
 
-def _emhc(layers: int, residual: str, parameters: float, trunk_width: int = 128, remark: str = "", **options) -> Configuration:
+def _emhc(layers: int, residual: str, parameters: float, trunk_width: int = 128, remark: str = "",
+          **options) -> Configuration:
     backbone = TransformerConfig.benchmark(width=128, layers=layers, heads=4, max_length=256)
-    return Configuration("E-MHC-Geo", "table 5", backbone, residual, options, parameters, EMHC_OUTSIDE * trunk_width, remark=remark)
+    return Configuration("E-MHC-Geo", "table 5", backbone, residual, options, parameters,
+                         EMHC_OUTSIDE * trunk_width, remark=remark)
 
 
 EMHC = {
     "emhc-gpt": _emhc(9, "additive", 1.780e6),
     "emhc-ddl": _emhc(8, "benchmark-delta", 1.784e6, pool="sequence"),
     "emhc-mhc": _emhc(9, "benchmark-mhc", 1.838e6),
-    "emhc-jpmhc": _emhc(7, "benchmark-jpmhc", 1.771e6, trunk_width=512,
-                        remark="The source's input and output maps, positions and last norm are 512 wide, ours 128."),
-    "emhc-hybrid": _emhc(6, "emhc-hybrid", 1.788e6, pool="sequence", hidden_ratio=1, maps="published", start="published",
-                         gate_bias=0.0, penalty=0.1,
-                         remark="One generator of 128 hidden features stands for the source's nets of 32 for u, v, β and k. It gives "
-                                "the gate too, where the source's is linear in the pooled state: that is gate_head='linear'."),
+    "emhc-jpmhc": _emhc(
+        7, "benchmark-jpmhc", 1.771e6, trunk_width=512,
+        remark="The source's input and output maps, positions and last norm are 512 wide, ours "
+               "128."),
+    "emhc-hybrid": _emhc(
+        6, "emhc-hybrid", 1.788e6, pool="sequence", hidden_ratio=1, maps="published",
+        start="published", gate_bias=0.0, penalty=0.1,
+        remark="One generator of 128 hidden features stands for the source's nets of 32 for u, v, "
+               "β and k. It gives the gate too, where the source's gate is linear in the pooled "
+               "state: that is gate_head='linear'."),
 }
 
 EMHC_STREAM = Configuration(
     "E-MHC-Geo", "public code, stream variant", EMHC["emhc-hybrid"].backbone, "emhc-stream",
     {"pool": "sequence", "hidden": 48, "start": "published"},
-    remark="No number of parameters is printed. The source's input and output maps, positions and last norm are 512 wide, ours 128.")
+    remark="No number of parameters is printed. The source's input and output maps, positions and "
+           "last norm are 512 wide, ours 128.")
 
-EMHC_BUDGET = Budget(steps=2000, batch=64, lr=1e-3, lr_end=0.1, warmup=100, weight_decay=0.1, clip=1.0, evaluate_every=100)
+EMHC_BUDGET = Budget(steps=2000, batch=64, lr=1e-3, lr_end=0.1, warmup=100, weight_decay=0.1,
+                     clip=1.0, evaluate_every=100)
 EMHC_SEEDS = (42, 123, 456)
 
 # ---------------------------------------------------------------- DDL, table 4
 
-DDL_VARIANTS = {  # the first version's names -> residual and options, as its code has them
+PUBLISHED_KERNELS = {"kernel_init": "published"}
+DDL_VARIANTS: dict[str, tuple[str, dict]] = {  # the first version's names, as its code has them
     "additive": ("additive", {}),
     "delta": ("delta", {}),
-    "delta-matrix": ("delta-matrix", {"kernel_init": "published"}),
-    "delta-matrix-cc": ("delta-matrix", {"kernel_init": "published", "compress": "channel-conv"}),
-    "delta-matrix-ec": ("delta-matrix", {"kernel_init": "published", "expand": "conv"}),
-    "delta-matrix-cc-ec": ("delta-matrix", {"kernel_init": "published", "compress": "channel-conv", "expand": "conv"}),
+    "delta-matrix": ("delta-matrix", PUBLISHED_KERNELS),
+    "delta-matrix-cc": ("delta-matrix", PUBLISHED_KERNELS | {"compress": "channel-conv"}),
+    "delta-matrix-ec": ("delta-matrix", PUBLISHED_KERNELS | {"expand": "conv"}),
+    "delta-matrix-cc-ec": ("delta-matrix", PUBLISHED_KERNELS | {"compress": "channel-conv",
+                                                                "expand": "conv"}),
 }
 DDL_CONTROLS = {  # the controls of d_v = 4 that the paper lacks
     "write-only": {"erase": False},
     "additive-matrix": {"erase": False, "normalize": False, "beta_fixed": 1.0},
     "overwrite": {"beta_fixed": 1.0},
 }
-DDL_SIZES = {"small": (768, 12, 6, 124e6), "medium": (1024, 24, 8, 353e6)}  # width, layers, heads, parameters
+# width, layers, heads, parameters
+DDL_SIZES = {"small": (768, 12, 6, 124e6), "medium": (1024, 24, 8, 353e6)}
 DDL_REMARKS = {
-    "delta": "The norm that β reads through has eps 1e-5 in the source, here the dtype's own; norm_eps=1e-5 is the source's.",
+    "delta": "The norm that β reads through has eps 1e-5 in the source, here the dtype's own; "
+             "norm_eps=1e-5 is the source's.",
     "delta-matrix": "The source shares one compressor between the two sublayers of a block.",
 }
 DDL_TRAINING = {  # the end of the cosine isn't stated
-    "steps": 100_000, "batch": 480, "length": 1024, "lr": 1e-3, "warmup": 2000, "weight_decay": 0.1, "clip": 1.0,
+    "steps": 100_000, "batch": 480, "length": 1024, "lr": 1e-3, "warmup": 2000,
+    "weight_decay": 0.1, "clip": 1.0,
 }
 
 DDL = {f"ddl-{size}-{name}": Configuration(
-    "DDL", "table 4", TransformerConfig.ddl(width=width, layers=layers, heads=heads, max_length=1024), residual, options,
-    parameters, vocabulary=50304, remark=DDL_REMARKS.get(residual, ""))
-    for size, (width, layers, heads, parameters) in DDL_SIZES.items() for name, (residual, options) in DDL_VARIANTS.items()}
+    "DDL", "table 4",
+    TransformerConfig.ddl(width=width, layers=layers, heads=heads, max_length=1024),
+    residual, options, parameters, vocabulary=50304, remark=DDL_REMARKS.get(residual, ""))
+    for size, (width, layers, heads, parameters) in DDL_SIZES.items()
+    for name, (residual, options) in DDL_VARIANTS.items()}
 
 CONFIGURATIONS: dict[str, Configuration] = EMHC | DDL
 
@@ -128,26 +149,33 @@ class Protocol:
     measures: tuple[str, ...]
     predictions: tuple[str, ...]  # what the paper expects, in our words
 
-    def backbone(self, layers: int, width: int | None = None, heads: int | None = None, norm_at: str = "pre") -> TransformerConfig:
-        """The skeleton that all variants share. The paper's algorithm is pre-norm, and its text calls the standard control
-        post-norm: norm_at="post" is that control.
+    def backbone(self, layers: int, width: int | None = None, heads: int | None = None,
+                 norm_at: str = "pre") -> TransformerConfig:
+        """The skeleton that all variants share.
+
+        The paper's algorithm is pre-norm, and its text calls the standard control post-norm:
+        norm_at="post" is that control.
 
         Arguments:
             width, heads: needed where the protocol leaves them open.
-        Raises: ValueError for a depth that is not the protocol's, or a width or number of heads missing or other than stated.
+        Raises: ValueError for a depth that isn't the protocol's, or a width or number of heads that
+            is missing or other than stated.
         """
         if layers not in self.layers:
-            raise ValueError(f"layers must be one of {', '.join(map(str, self.layers))}, got {layers}")
-        return TransformerConfig.benchmark(width=_chosen("width", self.width, width), layers=layers,
-                                           heads=_chosen("heads", self.heads, heads), norm_at=norm_at)
+            raise ValueError(f"layers must be one of {', '.join(map(str, self.layers))}, "
+                             f"got {layers}")
+        return TransformerConfig.benchmark(
+            width=_chosen("width", self.width, width), layers=layers,
+            heads=_chosen("heads", self.heads, heads), norm_at=norm_at)
 
 
 def _chosen(name: str, stated: int | None, given: int | None) -> int:
-    if stated is None and given is None:
+    chosen = given if stated is None else stated
+    if chosen is None:
         raise ValueError(f"{name} is open in this protocol, and must be given")
-    if None not in (stated, given) and stated != given:
+    if given is not None and given != chosen:
         raise ValueError(f"{name} is {stated} in this protocol, got {given}")
-    return given if stated is None else stated
+    return chosen
 
 
 def _mgt(number: int, question: str, **values) -> Protocol:
@@ -155,31 +183,43 @@ def _mgt(number: int, question: str, **values) -> Protocol:
     return Protocol("MGT", f"experiment {number}", question, **unstated | values)
 
 
+PAIR = ("Standard", "MGT (Full)")
 MGT_PROTOCOLS = {
     "mgt-rank": _mgt(
-        1, "Does the rank of trained hidden states fall with depth?", data=("WikiText-2",), variants=("Standard", "MGT (Full)"),
-        layers=(12, 24, 48, 100), width=256, epochs=50, seeds=3,
-        measures=("effective rank over min(positions, width), by layer", "its ratio of last to first layer", "slope of its logarithm over depth"),
-        predictions=("The standard model's rank goes to 0 as depth goes to 100.", "MGT's stays above 0.5 at 100 layers.")),
+        1, "Does the rank of trained hidden states fall with depth?", data=("WikiText-2",),
+        variants=PAIR, layers=(12, 24, 48, 100), width=256, epochs=50, seeds=3,
+        measures=("effective rank over min(positions, width), by layer",
+                  "its ratio of last to first layer", "slope of its logarithm over depth"),
+        predictions=("The standard model's rank goes to 0 as depth goes to 100.",
+                     "MGT's stays above 0.5 at 100 layers.")),
     "mgt-ablation": _mgt(
-        2, "Do the gate and the erasure gain more together than apart?", data=("WikiText-2",), variants=tuple(MGT_VARIANTS),
-        layers=(48,), width=256, epochs=50, batch=64, lr=1e-3, seeds=3,
-        measures=("loss", "synergy: loss of +mHC plus loss of +DDL, less the losses of the standard model and of MGT"),
+        2, "Do the gate and the erasure gain more together than apart?", data=("WikiText-2",),
+        variants=tuple(MGT_VARIANTS), layers=(48,), width=256, epochs=50, batch=64, lr=1e-3,
+        seeds=3,
+        measures=("loss", "synergy: loss of +mHC plus loss of +DDL, less the losses of the "
+                          "standard model and of MGT"),
         predictions=("The synergy is positive.",)),
     "mgt-beta": _mgt(
-        3, "Which values does β learn, by layer and epoch?", data=("WikiText-2",), variants=("MGT (Full)",), layers=(100,), width=None,
-        epochs=100, measures=("mean of β", "variance of β", "share of negative β", "all by layer, after 0, 25, 50 and 100 epochs"),
+        3, "Which values does β learn, by layer and epoch?", data=("WikiText-2",),
+        variants=("MGT (Full)",), layers=(100,), width=None, epochs=100,
+        measures=("mean of β", "variance of β", "share of negative β",
+                  "all by layer, after 0, 25, 50 and 100 epochs"),
         predictions=("Early layers have a positive mean.", "Deep layers have many negative β.",
                      "The layer where the mean changes sign gets sharper in training.")),
     "mgt-depth": _mgt(
-        4, "At a fixed number of parameters, which depth is best?", data=("WikiText-2",), variants=("Standard", "MGT (Full)"),
-        layers=(24, 48, 100, 200), width=None, parameters=20e6, epochs=50, seeds=3,
-        measures=("perplexity", "epochs to a target perplexity", "variance of the loss over seeds"),
-        predictions=("MGT's perplexity is lower at depths where the standard model's gets worse.",)),
+        4, "At a fixed number of parameters, which depth is best?", data=("WikiText-2",),
+        variants=PAIR, layers=(24, 48, 100, 200), width=None, parameters=20e6, epochs=50, seeds=3,
+        measures=("perplexity", "epochs to a target perplexity",
+                  "variance of the loss over seeds"),
+        predictions=("MGT's perplexity is lower at depths where the standard model's gets "
+                     "worse.",)),
     "mgt-language": _mgt(
-        5, "Does MGT model language better at equal width and depth?", data=("WikiText-103", "OpenWebText"),
-        variants=("Standard", "MGT (Full)"), layers=(24,), width=512, heads=8, epochs=100,
+        5, "Does MGT model language better at equal width and depth?",
+        data=("WikiText-103", "OpenWebText"), variants=PAIR, layers=(24,), width=512, heads=8,
+        epochs=100,
         parameters=50e6,  # as stated; 24 standard blocks of width 512 have 75.5 million
-        measures=("perplexity", "learning curves", "parameters added, which the paper puts at a quarter"),
-        predictions=("MGT's perplexity is lower.", "Its training is more stable.", "The gap grows with depth.")),
+        measures=("perplexity", "learning curves",
+                  "parameters added, which the paper puts at a quarter"),
+        predictions=("MGT's perplexity is lower.", "Its training is more stable.",
+                     "The gap grows with depth.")),
 }

@@ -2,12 +2,15 @@
 
 A result file that repeats a table says so under "reproduces":
 
-    "table": a key of TABLES,   "differs": what is not as in the paper, in a sentence,
-    "models": {a row or column of the table: our model's name},   "row": which row, where the models are columns
+    "table"     a key of TABLES
+    "differs"   what is not as in the paper, in a sentence
+    "models"    {a row or column of the table: our model's name}
+    "row"       which row, where the models are columns
 
-Ours is the last validation loss, its mean and deviation over seeds. A file that measures something else gives its
-numbers itself, under "rows": {row: {column: [mean, deviation]}}, with a "unit", "floor" and "baselines" of their own where the
-table's and the file's don't fit. A file that repeats several tables has a list of such entries.
+Ours is the last validation loss, as mean and deviation over seeds. A file that measures something
+else gives its numbers itself, under "rows": {row: {column: [mean, deviation]}}, with its own
+"unit", "floor" and "baselines" where the table's and the file's don't fit. A file that repeats
+several tables has a list of such entries.
 """
 
 import json
@@ -30,8 +33,9 @@ class Repeat:
     budget: str                               # in words
     differs: str
     reported: dict[str, dict[str, Number]]    # {model or row: {column: number}}
-    ours: dict[str, dict[str, Number]]        # under the same names; one column "ours" where the paper's columns aren't ours
-    unit: str                                 # of ours
+    # under the same names, with one column "ours" where the paper's columns aren't ours
+    ours: dict[str, dict[str, Number]]
+    unit: str                                 # the unit of our numbers
     floor: float | None
     baselines: dict[str, float]
 
@@ -49,35 +53,42 @@ def repeats(folder: str | Path) -> list[Repeat]:
             try:
                 found.append(_repeat(path.name, content, claim))
             except KeyError as missing:
-                raise ValueError(f"{path.name} says that it reproduces {missing}, which is not there") from missing
+                raise ValueError(f"{path.name} says that it reproduces {missing}, which is not "
+                                 "there") from missing
     return found
 
 
 def over_seeds(values: Sequence[float]) -> Number:
-    """Mean and sample deviation; of one value there is no deviation.
+    """Mean and sample deviation; a single value has no deviation.
 
-    Raises: statistics.StatisticsError for none.
+    Raises: statistics.StatisticsError for no value.
     """
     return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None
 
 
 def _repeat(file: str, content: dict, claim: dict) -> Repeat:
     budget, table = content["budget"], TABLES[claim["table"]]
+    reported: dict[str, dict[str, Number]] = {}
+    ours: dict[str, dict[str, Number]] = {}
     if "rows" in claim:
-        reported = {row: {column: table.rows[row][column] for column in columns} for row, columns in claim["rows"].items()}
-        ours = {row: {column: tuple(number) for column, number in columns.items()} for row, columns in claim["rows"].items()}
+        for row, columns in claim["rows"].items():
+            reported[row] = {column: table.rows[row][column] for column in columns}
+            ours[row] = {column: tuple(number) for column, number in columns.items()}
     else:
-        reported, ours = {}, {}
         for name, model in claim["models"].items():
-            reported[name] = {claim["row"]: table.rows[claim["row"]][name]} if "row" in claim else table.rows[name]
+            row = claim.get("row")
+            reported[name] = {row: table.rows[row][name]} if row else table.rows[name]
             ours[name] = {"ours": _final_loss(content["runs"], model)}
-    words = f"{budget['steps']} steps of {budget['batch']}, {len(content['seeds'])} seeds, on {content['device']}"
-    return Repeat(claim["table"], file, words, claim["differs"], reported, ours, claim.get("unit", table.unit),
-                  claim.get("floor", content.get("floor")), claim.get("baselines", content.get("baselines", {})))
+    words = (f"{budget['steps']} steps of {budget['batch']}, {len(content['seeds'])} seeds, "
+             f"on {content['device']}")
+    return Repeat(claim["table"], file, words, claim["differs"], reported, ours,
+                  claim.get("unit", table.unit), claim.get("floor", content.get("floor")),
+                  claim.get("baselines", content.get("baselines", {})))
 
 
 def _final_loss(runs: list[dict], model: str) -> Number:
-    losses = [run["validation_loss"][-1] for run in runs if run["model"] == model and "validation_loss" in run]
+    losses = [run["validation_loss"][-1] for run in runs
+              if run["model"] == model and "validation_loss" in run]
     if not losses:
         raise KeyError(model)
     return over_seeds(losses)

@@ -1,32 +1,37 @@
-"""A stored measurement beside one made again."""
+"""A stored measurement beside the same one made again."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-TOLERANCE = 0.02  # relative, of a last validation loss: sums in another order, by another processor, grow over hundreds of steps
+# Relative, for a last validation loss. Another processor adds in another order, and hundreds of
+# training steps make more of the difference.
+TOLERANCE = 0.02
 
 
 class Difference(NamedTuple):
     where: str          # which run
-    difference: float   # |new − old| / |old| of the last validation loss; infinite where one of them diverged
+    # |new − old| / |old| of the last validation loss; infinite where one of them diverged
+    difference: float
 
 
 def differences(old: dict, new: dict) -> list[Difference]:
-    """For every run that both hold, by their place in the file, model, seed and learning rate."""
+    """The difference for every run that both hold, by place, model, seed and learning rate."""
     before = dict(_runs(old))
-    return [Difference(", ".join(map(str, key)), _relative(before[key], loss)) for key, loss in _runs(new) if key in before]
+    return [Difference(", ".join(map(str, key)), _relative(before[key], loss))
+            for key, loss in _runs(new) if key in before]
 
 
 def _runs(content: dict | list, place: tuple = ()) -> Iterator[tuple[tuple, float | None]]:
-    """All entries with a model and a seed: the last validation loss, None for a run that diverged."""
+    """Every entry with a model and a seed, and its last validation loss: None where it diverged."""
     if isinstance(content, list):
         for entry in content:
             yield from _runs(entry, place)
     elif isinstance(content, dict):
         if "model" in content and "seed" in content:
             loss = content.get("validation_loss")
-            yield (*place, *(f"{key} {content[key]}" for key in ("model", "train", "seed", "lr") if key in content)), \
-                loss[-1] if isinstance(loss, list) else loss
+            told = [f"{key} {content[key]}" for key in ("model", "train", "seed", "lr")
+                    if key in content]
+            yield (*place, *told), loss[-1] if isinstance(loss, list) else loss
         for key, value in content.items():
             yield from _runs(value, (*place, key))
 

@@ -2,75 +2,84 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
-from studies.runner.study import Comparison, find
 from geolab.penalties import collect_penalties
 from geolab.tasks import Task
+from studies.runner.arm import Arm
 
 ENOUGH = 1.0       # seconds that a timed step may take before its examples are no longer doubled
-OPTIMIZER = 16     # bytes a parameter: itself, its gradient and two moments, in float32
+OPTIMIZER = 16     # bytes per parameter: itself, its gradient and two moments, in float32
 
 
-def estimate(name: str, budget: str, arms=None, seeds=None, engine=None, corpus=None, device: str = "cpu") -> Iterator[str]:
-    """A table of arms, line by line: parameters, runs, steps, operations and bytes, and the time that they would take one after another.
+def estimate(arms: Sequence[Arm], device: str = "cpu") -> Iterator[str]:
+    """A table of the arms, line by line: parameters, runs, steps, operations, bytes and time.
 
-    A step of as many examples as take a second is timed and scaled to the batch, which is too much where small steps mostly wait.
-    Operations are PyTorch's count, which takes the gradient of a depthwise convolution for more than it is (chapter 24).
+    Times are those of one arm after another. A step with as many examples as take a second is timed
+    and scaled to the batch, which is too much where small steps mostly wait. Operations are
+    PyTorch's count, which overestimates the gradient of a depthwise convolution (chapter 24).
     """
-    plan = find(name).plan(budget, arms, seeds, engine, corpus)
-    width = max(len(arm) for comparison in plan.values() for arm in comparison.models)
+    width = max(len(arm.name) for arm in arms)
     whole = 0.0
-    for part, comparison in plan.items():
-        yield f"{part}: {comparison.task!r}"
-        setting = asdict(comparison.budget)
+    for part, members in groupby(arms, key=lambda arm: arm.part):
+        first, *others = members
+        yield f"{part}: {first.task!r}"
+        setting = asdict(first.budget)
         setting.pop("lr")
         yield "  " + ", ".join(f"{name} {value}" for name, value in setting.items())
-        yield f"  seeds {', '.join(map(str, comparison.seeds))}; rates {', '.join(f'{lr:g}' for lr in comparison.rates)}"
-        drawn, missing = _draw(comparison, device)
+        yield (f"  seeds {', '.join(map(str, first.seeds))}; "
+               f"rates {', '.join(f'{lr:g}' for lr in first.rates)}")
+        drawn, missing = _draw(first, device)
         if missing is not None:
             yield f"  random tokens in place of the text, at the same cost: {missing}"
         yield f"  {'arm':{width}}  parameters  runs    steps  TFLOP  memory     time"
-        for arm in comparison.models:
-            runs, steps = _amount(comparison)
-            cost = _cost(comparison, arm, drawn, device)
+        for arm in (first, *others):
+            runs, steps = amount(arm)
+            cost = _cost(arm, drawn, device)
             whole += steps * cost["seconds"]
-            yield (f"  {arm:{width}}  {cost['parameters']:10,}  {runs:4}  {steps:7,}  {steps * cost['operations'] / 1e12:5.3g}  "
-                   f"{cost['bytes'] / 2**20:4.0f} MiB  {_duration(steps * cost['seconds']):>7}")
+            yield (f"  {arm.name:{width}}  {cost['parameters']:10,}  {runs:4}  {steps:7,}  "
+                   f"{steps * cost['operations'] / 1e12:5.3g}  {cost['bytes'] / 2**20:4.0f} MiB  "
+                   f"{_duration(steps * cost['seconds']):>7}")
     yield f"All of it, one after another on this {device}: {_duration(whole)}"
 
 
-def _amount(comparison: Comparison) -> tuple[int, int]:
-    """Runs and steps of an arm, its search included. A search of full length at the best rate is a run that is not repeated."""
-    long, searched = len(comparison.seeds), 0
-    if len(comparison.rates) > 1:
-        searched = len(comparison.rates) * len(comparison.search_seeds or comparison.seeds)
-        if comparison.search_steps == comparison.budget.steps:
-            long -= len(set(comparison.seeds) & set(comparison.search_seeds or comparison.seeds))
-    return long + searched, long * comparison.budget.steps + searched * (comparison.search_steps or 0)
+def amount(arm: Arm) -> tuple[int, int]:
+    """Runs and steps of an arm with its search.
+
+    A run of the search that has the full length and the best rate is not repeated.
+    """
+    long, searched = len(arm.seeds), 0
+    if len(arm.rates) > 1:
+        search_seeds = arm.search_seeds or arm.seeds
+        searched = len(arm.rates) * len(search_seeds)
+        if arm.search_steps == arm.budget.steps:
+            long -= len(set(arm.seeds) & set(search_seeds))
+    return long + searched, long * arm.budget.steps + searched * (arm.search_steps or 0)
 
 
-def _cost(comparison: Comparison, arm: str, drawn: list[Tensor], device: str) -> dict:
-    """Of one training step on a batch."""
-    torch.manual_seed(0)
-    model, task, batch, examples = comparison.models[arm]().to(device), comparison.task, comparison.budget.batch, 1
+def _cost(arm: Arm, drawn: list[Tensor], device: str) -> dict:
+    """What one training step costs on a batch."""
+    model, batch, examples = arm.model(0).to(device), arm.budget.batch, 1
     parameters = sum(p.numel() for p in model.parameters())
-    _step(model, task, drawn, 1)
+    _step(model, arm.task, drawn, 1)
     while True:
-        seconds = min(_seconds(lambda: _step(model, task, drawn, examples)) for _ in range(2))
+        seconds = min(_seconds(lambda n=examples: _step(model, arm.task, drawn, n))
+                      for _ in range(2))
         if examples == batch or seconds > ENOUGH:
             break
         examples = min(2 * examples, batch)
     with FlopCounterMode(display=False) as counter:
-        kept = _step(model, task, drawn, 1)
-    share = math.ceil(batch / comparison.engine.accumulate)
-    return {"parameters": parameters, "seconds": seconds * batch / examples, "operations": counter.get_total_flops() * batch,
+        kept = _step(model, arm.task, drawn, 1)
+    share = math.ceil(batch / arm.engine.accumulate)
+    return {"parameters": parameters, "seconds": seconds * batch / examples,
+            "operations": counter.get_total_flops() * batch,
             "bytes": OPTIMIZER * parameters + kept * share}
 
 
@@ -80,21 +89,22 @@ def _seconds(step: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _draw(comparison: Comparison, device: str) -> tuple[list[Tensor], Exception | None]:
-    """A batch; of a corpus that can't be read here, tokens in its place, and why."""
+def _draw(arm: Arm, device: str) -> tuple[list[Tensor], Exception | None]:
+    """A batch. Where a corpus can't be read here, random tokens, and why."""
     missing = None
     try:
-        drawn = comparison.batch()
+        drawn = arm.batch()
     except (ImportError, ConnectionError) as problem:
-        missing, drawn = problem, 2 * [torch.randint(comparison.task.vocabulary, (comparison.budget.batch, comparison.task.context))]
+        missing, shape = problem, (arm.budget.batch, arm.task.context)
+        drawn = 2 * [torch.randint(arm.task.vocabulary, shape)]
     return [t.to(device) for t in drawn], missing
 
 
 def _step(model: nn.Module, task: Task, drawn: list[Tensor], examples: int) -> int:
-    """Forward and backward. Returns the bytes that the forward pass keeps for the backward pass, parameters aside."""
+    """Forward and backward. Returns the bytes that are kept between them, parameters aside."""
     own, kept = {p.untyped_storage().data_ptr() for p in model.parameters()}, {}
 
-    def keep(tensor):
+    def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
             kept[storage.data_ptr()] = storage.nbytes()

@@ -1,4 +1,4 @@
-"""Jobs by several processes of one machine. Each item of work has a method `run`; a process does one after the other."""
+"""One function for many arguments, by several processes of one machine."""
 
 import multiprocessing
 import os
@@ -6,38 +6,62 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 
 import torch
 
+from geolab import distributed
 
-def side_by_side(work: Sequence, jobs: int) -> list:
-    """What each item's `run` gives, in order, by `jobs` processes that share the CPU's threads.
 
-    An interruption reaches every process, so that `fit` saves, and no further item is begun.
-    Raises: what an item raised; ChildProcessError when a process was killed.
+def side_by_side(function: Callable, items: Sequence[tuple], jobs: int,
+                 names: Sequence[str] = ()) -> list:
+    """function(*item) for each item, in order, by `jobs` processes that share the CPU's threads.
+
+    One job needs no process. An interruption reaches every process, so that `fit` saves, and no
+    further item is begun.
+
+    Arguments:
+        function, items: they must be picklable where there is more than one job.
+        names: what to print when an item begins.
+    Raises: what the function raised; ChildProcessError when a process was killed.
     """
+    names = names or list(map(str, range(1, len(items) + 1)))
+    if jobs == 1:
+        return [function(*item) for item in _announced(items, names)]
     threads = max(1, torch.get_num_threads() // jobs)
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _begin, (threads, os.getpid())) as pool:
-        waiting, running, found = list(enumerate(work)), {}, {}
+    announced = enumerate(_announced(items, names))
+    running: dict[Future, int] = {}
+    found: dict[int, object] = {}
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _begin,
+                             (threads, os.getpid())) as pool:
         try:
-            while waiting or running:
-                while waiting and len(running) < jobs:  # the pool would hold more ready, and begin one after an interruption
-                    k, item = waiting.pop(0)
-                    running[pool.submit(_work, item)] = k
+            while len(found) < len(items):
+                # not all at once: the pool would begin one that lies ready after an interruption
+                while len(running) < jobs and (following := next(announced, None)):
+                    k, item = following
+                    running[pool.submit(_work, function, item)] = k
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     found[running.pop(future)] = future.result()
         except BaseException as problem:
             for child in multiprocessing.active_children():
                 child.terminate()
-            pool.shutdown(cancel_futures=True)  # when all have saved and ended
+            pool.shutdown(cancel_futures=True)  # returns when all have saved and ended
             if isinstance(problem, BrokenProcessPool):
-                raise ChildProcessError("one of the processes was killed, as by a machine that runs out of memory: "
-                                        "fewer --jobs need less") from problem
+                raise ChildProcessError(
+                    "one of the processes was killed, as on a machine that runs out of memory: "
+                    "fewer --jobs need less") from problem
             raise
-    return [found[k] for k in range(len(work))]
+    return [found[k] for k in range(len(items))]
+
+
+def _announced(items: Sequence[tuple], names: Sequence[str]):
+    """The items, each printed when it is taken."""
+    for k, (item, name) in enumerate(zip(items, names, strict=True), start=1):
+        if distributed.rank() == 0:
+            print(f"[{k}/{len(items)}] {name}", file=sys.stderr, flush=True)
+        yield item
 
 
 def _begin(threads: int, parent: int) -> None:
@@ -45,20 +69,26 @@ def _begin(threads: int, parent: int) -> None:
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
-def _work(item):
-    """What its `run` gives. An interrupted process ends here: back in the pool it would begin the item that lies ready there, or
-    wait for a lock that another one died with."""
+def _work(function: Callable, item: tuple):
+    """function(*item). An interrupted process ends here.
+
+    Back in the pool it would begin the item that lies ready there, or wait for a lock that another
+    process held when it ended.
+    """
     try:
-        return item.run()
+        return function(*item)
     except KeyboardInterrupt:
         sys.stdout.flush()
         os._exit(130)
 
 
 def _end_with(parent: int) -> None:
-    """A killed parent tells nobody. Left alone, a process would train beside the one that goes on from its checkpoint."""
+    """End this process when its parent is gone: a killed parent tells nobody.
+
+    Left alone, the process would train beside the one that goes on from its checkpoint.
+    """
     while os.getppid() == parent:
         time.sleep(1)
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(10)  # for a step and its save
+    time.sleep(10)  # enough for a step and its save
     os._exit(1)

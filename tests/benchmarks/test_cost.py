@@ -1,4 +1,7 @@
-"""The cost model against what can be counted on a small model: parameters, operations, bytes of a training step."""
+"""The cost model against what can be counted on a small model.
+
+Parameters, operations and bytes of a training step are counted.
+"""
 
 from dataclasses import replace
 
@@ -24,11 +27,13 @@ def small(residual: str, backbone: TransformerConfig = DDL) -> Configuration:
 def test_the_size_of_ddls_small_model_is_the_printed_one():
     found = cost.size(CONFIGURATIONS["ddl-small-additive"])
     assert abs(found.parameters / 124e6 - 1) < 0.01
-    assert (found.layers, found.width, found.length, found.vocabulary, found.n) == (12, 768, 1024, 50304, 1)
+    assert (found.layers, found.width, found.length, found.vocabulary, found.n) == (12, 768, 1024,
+                                                                                    50304, 1)
 
 
 @pytest.mark.parametrize("residual, kind, n", [
-    ("additive", "additive", 1), ("delta", "delta", 1), ("delta-matrix", "delta", 4), ("mhc", "streams", 4)])
+    ("additive", "additive", 1), ("delta", "delta", 1), ("delta-matrix", "delta", 4),
+    ("mhc", "streams", 4)])
 def test_a_size_knows_the_residuals_state(residual, kind, n):
     found = cost.size(small(residual))
     assert (found.residual, found.n) == (kind, n)
@@ -66,7 +71,8 @@ def test_activations_of_a_plain_model_are_what_autograd_saves():
         trunk(x)
     weights = {p.untyped_storage().data_ptr() for p in trunk.parameters()}
     counted = sum(s.nbytes() for at, s in kept.items() if at not in weights) / x.nbytes
-    found = cost.activation_vectors(cost.size(replace(small("additive", backbone), vocabulary=None)))
+    found = cost.activation_vectors(cost.size(replace(small("additive", backbone),
+                                                      vocabulary=None)))
     assert abs(counted / found - 1) < 0.03
 
 
@@ -90,7 +96,8 @@ def test_the_best_recomputation_is_next_to_its_formula(n, S):
     def kept(s):
         return n * S / s + (n + 2) * s
     best = cost.best_every(n, S)
-    assert min(kept(s) for s in range(1, S + 1)) == min(kept(s) for s in {max(1, int(best)), min(S, int(best) + 1)})
+    assert (min(kept(s) for s in range(1, S + 1))
+            == min(kept(s) for s in {max(1, int(best)), min(S, int(best) + 1)}))
 
 
 def test_recomputing_keeps_fewer_vectors_and_needs_a_state():
@@ -103,10 +110,11 @@ def test_recomputing_keeps_fewer_vectors_and_needs_a_state():
 @given(st.sampled_from([1, 2, 4, 8, 16, 64, 1024]))
 def test_each_gpu_sends_all_but_its_share(gpus):
     even = replace(cost.H200, network=cost.H200.link)
-    assert cost.gather_seconds(1e9, gpus, even) == pytest.approx((gpus - 1) / gpus * 1e9 / even.link)
+    assert (cost.gather_seconds(1e9, gpus, even)
+            == pytest.approx((gpus - 1) / gpus * 1e9 / even.link))
 
 
-def test_data_parallel_reduces_float32_gradients_and_fsdp_gathers_bfloat16_weights_twice_and_scatters_gradients():
+def test_what_data_parallel_and_sharded_steps_send():
     configuration, wire = small("additive"), replace(cost.H200, link=1, network=1)
     gradients = sum(p.nbytes for p in configuration.model().parameters())
     found, share = cost.size(configuration), 15 / 16
@@ -131,7 +139,8 @@ def test_the_fullest_gpu_sets_the_pace():
 def test_adamw_reads_what_it_holds_and_writes_all_but_the_gradient():
     moved = cost.step(BIG, 1280, 64, 0.4).optimizer * cost.H200.memory_rate
     assert moved == pytest.approx((2 * 16 - 4) * BIG.parameters)
-    assert cost.step(BIG, 1280, 64, 0.4, sharded=True).optimizer * cost.H200.memory_rate == pytest.approx(moved / 64)
+    assert (cost.step(BIG, 1280, 64, 0.4, sharded=True).optimizer * cost.H200.memory_rate
+            == pytest.approx(moved / 64))
 
 
 def test_it_refuses_a_utilisation_over_one():
@@ -142,7 +151,8 @@ def test_it_refuses_a_utilisation_over_one():
 def test_sharding_divides_the_state_and_pays_for_each_micro_batch():
     whole, shared = cost.memory(BIG), cost.memory(BIG, gpus=8, sharded=True)
     assert whole.state == 8 * shared.state and whole.activations == shared.activations
-    few, many = (cost.step(BIG, 1280, 64, 0.4, sharded=True, sequences=k).communication for k in (10, 5))
+    few, many = (cost.step(BIG, 1280, 64, 0.4, sharded=True, sequences=k).communication
+                 for k in (10, 5))
     assert many == 2 * few
 
 
@@ -160,7 +170,9 @@ def test_memory_holds_bfloat16_weights_and_float32_logits_with_their_gradients()
 @pytest.mark.parametrize("gpus, every", [(8, None), (8, 6), (64, 6)])
 def test_what_fits_fits_and_one_more_does_not(gpus, every):
     fits = cost.sequences_that_fit(BIG, cost.H200, gpus, True, every)
-    assert cost.memory(BIG, gpus, fits, True, every).total <= cost.H200.memory < cost.memory(BIG, gpus, fits + 1, True, every).total
+    assert (cost.memory(BIG, gpus, fits, True,
+                        every).total <= cost.H200.memory < cost.memory(BIG, gpus, fits + 1, True,
+                                                                       every).total)
 
 
 def test_a_state_that_is_too_large_leaves_room_for_nothing():

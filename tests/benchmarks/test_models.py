@@ -3,12 +3,12 @@ import re
 import pytest
 import torch
 
-from geolab.models import ContinuousModel, Transformer, TransformerConfig
-from geolab.probes.shortcut import operators_by_layer
 from benchmarks import models as table
-from studies.papers.configurations import EMHC, EMHC_STREAM
+from geolab.models import ContinuousModel, Transformer, TransformerConfig
 from geolab.probes import spectrum, states
+from geolab.probes.shortcut import operators_by_layer
 from geolab.residuals import REGISTRY
+from studies.papers.configurations import EMHC, EMHC_STREAM
 
 SMALL = ["--width", "16", "--layers", "1", "--batch", "2", "--length", "5", "--repeats", "1"]
 
@@ -36,8 +36,10 @@ def test_one_row_a_residual_and_one_for_torch(capsys):
     for name in REGISTRY:
         check_row(printed[name], small(name), "yes")
         assert printed[name].endswith(REGISTRY[name].spectrum)
-    assert all(re.search(r" 16 +yes ", printed[name]) for name in ("additive", "delta", "mgt", "emhc-hybrid"))
-    assert all(re.search(r" 64 +yes ", printed[name]) for name in ("delta-matrix", "hyper", "mhc", "jpmhc", "emhc-stream"))
+    assert all(re.search(r" 16 +yes ", printed[name])
+               for name in ("additive", "delta", "mgt", "emhc-hybrid"))
+    assert all(re.search(r" 64 +yes ", printed[name])
+               for name in ("delta-matrix", "hyper", "mhc", "jpmhc", "emhc-stream"))
     assert " 1.00 " in printed["additive"]
 
 
@@ -56,11 +58,15 @@ def test_the_variants_are_rows_of_the_same_table_and_those_that_leak_are_labelle
 
 
 def test_what_is_published_with_a_leak_is_a_variant():
-    published = {c.residual for c in (*EMHC.values(), EMHC_STREAM) if c.options.get("pool") == "sequence"}
-    assert published <= {residual for residual, options in table.VARIANTS.values() if options.get("pool") == "sequence"}
+    published = {c.residual
+                 for c in (*EMHC.values(), EMHC_STREAM) if c.options.get("pool") == "sequence"}
+    assert (published <= {residual
+                          for residual, options in table.VARIANTS.values() if options.get("pool")
+                          == "sequence"})
 
 
-@pytest.mark.parametrize("name", [name for name, said in table.SHORTCUTS.items() if said.startswith("on the unit circle")])
+@pytest.mark.parametrize("name", [name for name, said in table.SHORTCUTS.items()
+                                  if said.startswith("on the unit circle")])
 def test_a_variant_said_to_stay_on_the_unit_circle_does(name):
     residual, options = table.VARIANTS[name]
     model = ContinuousModel(small(residual, **options), 3).double()
@@ -74,7 +80,8 @@ def test_a_variant_said_to_stay_on_the_unit_circle_does(name):
 
 def test_the_row_of_a_model_that_reads_the_future_says_so():
     config = TransformerConfig.benchmark(16, 1, max_length=8)
-    text = table.table({"whole": (config, "emhc-cayley", {"pool": "sequence"}), "so far": (config, "emhc-cayley", {})}, 2, 5, 1)
+    text = table.table({"whole": (config, "emhc-cayley", {"pool": "sequence"}),
+                        "so far": (config, "emhc-cayley", {})}, 2, 5, 1)
     assert " no " in rows(text)["whole"] and " yes " in rows(text)["so far"]
 
 
@@ -92,7 +99,8 @@ def test_torchs_own_network_is_ours_without_a_residual_of_its_own():
     with torch.no_grad():
         theirs.position.copy_(ours.position)
         theirs.encoder.norm.weight.copy_(ours.norm.weight)
-        for block, attention, mlp in zip(theirs.encoder.layers, ours.layers[::2], ours.layers[1::2], strict=True):
+        for block, attention, mlp in zip(theirs.encoder.layers, ours.layers[::2],
+                                         ours.layers[1::2], strict=True):
             block.self_attn.in_proj_weight.copy_(attention.mix.qkv.weight)
             block.self_attn.out_proj.weight.copy_(attention.mix.out.weight)
             block.linear1.weight.copy_(mlp.mix.up.weight)
@@ -111,14 +119,17 @@ def test_models_take_turns_in_another_order_each_round(monkeypatch):
 
 
 def test_a_machine_that_slows_down_changes_no_ratio(monkeypatch):
-    cost, speed, took = {"a": 1.0, "b": 2.0}, [9.0, 1.0, 3.0, 10.0], []  # a round to warm up, then each slower than the last
+    # a round to warm up, then each slower than the last
+    cost, speed, took = {"a": 1.0, "b": 2.0}, [9.0, 1.0, 3.0, 10.0], []
     monkeypatch.setattr(table, "training_step", lambda model, x: model)
-    monkeypatch.setattr(table, "_seconds", lambda step: took.append(step) or speed[(len(took) - 1) // 2] * cost[step])
+    monkeypatch.setattr(table, "_seconds", lambda step: took.append(step)
+                        or speed[(len(took) - 1) // 2] * cost[step])
     assert table.step_times(["a", "b"], None, repeats=3) == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (["--batch", "0"], "--batch must be at least 1, got 0"), (["--width", "10"], "width must be divisible by heads"),
+    (["--batch", "0"], "--batch must be at least 1, got 0"),
+    (["--width", "10"], "width must be divisible by heads"),
     (["--table5", "--variants"], "--variants: not allowed with argument --table5")])
 def test_a_bad_argument_is_named(arguments, message, capsys):
     with pytest.raises(SystemExit):

@@ -1,6 +1,6 @@
-"""The command: what a newcomer types, what it refuses before anything is trained, and what it writes.
+"""The command: what a newcomer types, what it refuses before training, and what it writes.
 
-Run by torchrun, this file is the command with the experiments of this file.
+Run by torchrun, this file is the command with the studies of this file.
 """
 
 import json
@@ -15,55 +15,71 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from studies import EXPERIMENTS, Comparison, Experiment
-from studies.runner.again import differences
-from studies.runner.jobs import _work
 from geolab.models import TokenModel, Transformer, TransformerConfig
-from studies.results import digest, read
-from studies.__main__ import main
 from geolab.tasks import Copy, Negation, Text
 from geolab.tasks.stream import Stream
 from geolab.training import Budget
+from studies.__main__ import main
+from studies.registry import STUDIES
+from studies.results import digest, read
+from studies.runner.again import differences
+from studies.runner.arm import comparison
+from studies.runner.jobs import _work
+from studies.runner.run import Study
+
+TASK = Negation(dim=4, train=32, validation=16)
+TINY = TransformerConfig.ddl(width=8, layers=1, heads=2)
 
 
-def plan():
-    arms = {"biased": partial(nn.Linear, 4, 4), "linear": partial(nn.Linear, 4, 4, bias=False)}
-    return {"only": Comparison(arms, Negation(dim=4, train=32, validation=16), Budget(steps=12, evaluate_every=6), rates=(1e-2,))}
+def toy():
+    builds = {"biased": partial(nn.Linear, 4, 4), "linear": partial(nn.Linear, 4, 4, bias=False)}
+    return comparison("only", builds, TASK, Budget(steps=12, evaluate_every=6), rates=(1e-2,))
 
 
 def many():
     task = Copy(half=3, alphabet=5, train=24, validation=7)
-    return {"copy": Comparison({"additive": lambda: TokenModel(Transformer(TransformerConfig.ddl(width=8, layers=2, heads=2)), task.vocabulary)},
-                               task, Budget(steps=8, batch=8, warmup=2, evaluate_every=4), rates=(1e-4, 1e-3), search_steps=2, seeds=(0, 1),
-                               measure=lambda model: {"weights": [p.norm().item() for p in model.parameters()]})}
+
+    def build():
+        config = TransformerConfig.ddl(width=8, layers=2, heads=2)
+        return TokenModel(Transformer(config), task.vocabulary)
+    return comparison("copy", {"additive": build}, task,
+                      Budget(steps=8, batch=8, warmup=2, evaluate_every=4), rates=(1e-4, 1e-3),
+                      search_steps=2, seeds=(0, 1),
+                      measure=lambda model: {"weights": [p.norm().item()
+                                                         for p in model.parameters()]})
+
+
+def on_text(task, vocabulary):
+    builds = {"additive": lambda: TokenModel(Transformer(TINY), vocabulary)}
+    return comparison("text", builds, task, Budget(steps=4, batch=2, warmup=2), rates=(1e-3,),
+                      seeds=(0,))
 
 
 def far():
     """On a corpus that only a network has."""
-    return {"text": Comparison({"additive": lambda: TokenModel(Transformer(TransformerConfig.ddl(width=8, layers=1, heads=2)), Text.vocabulary)},
-                               Text("wikitext-2", context=6, size=1000), Budget(steps=8, batch=2, warmup=2), rates=(1e-3,))}
+    return on_text(Text("wikitext-2", context=6, size=1000), Text.vocabulary)
 
 
 def streamed():
-    return {"text": Comparison({"additive": lambda: TokenModel(Transformer(TransformerConfig.ddl(width=8, layers=1, heads=2)), 256)},
-                               Stream("fineweb-edu", context=6, validation=5), Budget(steps=4, batch=2, warmup=2), rates=(1e-3,), seeds=(0,))}
+    return on_text(Stream("fineweb-edu", context=6, validation=5), 256)
 
 
 def endless():
-    arms = {name: partial(nn.Linear, 4, 4) for name in ("one", "two", "three")}
-    return {"only": Comparison(arms, Negation(dim=4, train=32, validation=16), Budget(steps=10**7), rates=(1e-3,), seeds=(0,))}
+    builds = {name: partial(nn.Linear, 4, 4) for name in ("one", "two", "three")}
+    return comparison("only", builds, TASK, Budget(steps=10**7), rates=(1e-3,), seeds=(0,))
 
 
 THEN = "then"  # between two commands of one start
-TOYS = {"stream": Experiment("Which text?", {"cpu": streamed}), "endless": Experiment("When will it end?", {"cpu": endless}),
-        "toy": Experiment("Does it run?", {"cpu": plan}), "many": Experiment("Do two processes find what one does?", {"cpu": many}),
-        "far": Experiment("Is there a network?", {"cpu": far})}
+TOYS = {name: Study(name, question, {"cpu": arms}) for name, question, arms in (
+    ("stream", "Which text?", streamed), ("endless", "When will it end?", endless),
+    ("toy", "Does it run?", toy), ("many", "Do two processes find what one does?", many),
+    ("far", "Is there a network?", far))}
 
 
 @pytest.fixture(autouse=True)
 def toy(monkeypatch, tmp_path):
-    for name, experiment in TOYS.items():
-        monkeypatch.setitem(EXPERIMENTS, name, experiment)
+    for name, study in TOYS.items():
+        monkeypatch.setitem(STUDIES, name, study)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("signal.signal", lambda *_: None)
 
@@ -78,7 +94,7 @@ def refused(capsys, *arguments):
 def test_without_a_name_it_lists_questions(capsys):
     assert main([]) == 0
     listed = capsys.readouterr().out
-    assert "toy" in listed and "Does it run?" in listed and all(name in listed for name in EXPERIMENTS)
+    assert "toy" in listed and "Does it run?" in listed and all(name in listed for name in STUDIES)
 
 
 def test_help_has_examples(capsys):
@@ -91,47 +107,64 @@ def test_help_has_examples(capsys):
 def test_it_writes_once(capsys):
     assert main(["toy", "--out", "toy.json"]) == 0
     kept = read("toy.json")
-    assert kept["experiment"] == "Does it run?" and len(kept["only"]["runs"]) == 6 and "seconds_not_quoted" in kept
-    assert "toy.json is there, and is not overwritten" in refused(capsys, "toy", "--out", "toy.json")
-    assert main(["toy", "--out", "toy.json", "--force"]) == 0
+    assert (kept["experiment"] == "Does it run?" and len(kept["only"]["runs"]) == 6
+            and "seconds_not_quoted" in kept)
+    assert ("toy.json is there, and is not overwritten"
+            in refused(capsys, "toy", "--out", "toy.json"))
+    assert main(["toy", "--out", "toy.json", "--force", "a second look"]) == 0
+    assert read("toy.json")["replaced"] == "a second look"
 
 
 def test_a_refusal_comes_before_training(capsys, monkeypatch):
     monkeypatch.setattr("studies.__main__.run", lambda *_, **__: pytest.fail("trained"))
-    assert "experiment must be one of" in refused(capsys, "toys")
+    assert "study must be one of" in refused(capsys, "toys")
     assert "give --out a file of its own" in refused(capsys, "toy", "--seeds", "0")
-    assert "--out must be a file in a folder that is there" in refused(capsys, "toy", "--out", "nowhere/toy.json")
+    assert ("--out must be a file in a folder that is there"
+            in refused(capsys, "toy", "--out", "nowhere/toy.json"))
     assert "is there, and is not overwritten" in refused(capsys, "delta")
     assert "No such file" in refused(capsys, "toy", "--check", "--out", "toy.json")
 
 
 def test_wrong_arms_and_budgets_are_named(capsys):
-    assert "arm must be one of 'biased', 'linear', got 'cubic'" in refused(capsys, "toy", "--arm", "cubic", "--out", "toy.json")
-    assert "budget must be one of 'cpu', got 'gpu'" in refused(capsys, "toy", "--budget", "gpu", "--out", "toy.json")
-    assert "accumulate must be at least 1, got 0" in refused(capsys, "toy", "--accumulate", "0", "--out", "toy.json")
-    assert "accumulate must be at least 1, got -1" in refused(capsys, "toy", "--accumulate", "-1", "--dry-run")
-    assert "got batch 16, 1 processes and accumulate 3" in refused(capsys, "toy", "--accumulate", "3", "--out", "toy.json")
-    assert "seeds must differ, got 0, 0" in refused(capsys, "toy", "--seeds", "0", "0", "--out", "toy.json")
-    assert "jobs must be at least 1, got 0" in refused(capsys, "toy", "--jobs", "0", "--out", "toy.json")
-    assert "this experiment streams none" in refused(capsys, "toy", "--corpus", ".", "--out", "toy.json")
+    assert ("arm must be one of 'biased', 'linear', got 'cubic'"
+            in refused(capsys, "toy", "--arm", "cubic", "--out", "toy.json"))
+    for option in ("--size", "--budget"):  # the second is its earlier name
+        assert "size must be one of 'cpu', got 'gpu'" in refused(
+            capsys, "toy", option, "gpu", "--out", "toy.json")
+    assert ("accumulate must be at least 1, got 0"
+            in refused(capsys, "toy", "--accumulate", "0", "--out", "toy.json"))
+    assert ("accumulate must be at least 1, got -1"
+            in refused(capsys, "toy", "--accumulate", "-1", "--dry-run"))
+    assert ("got batch 16, 1 processes and accumulate 3"
+            in refused(capsys, "toy", "--accumulate", "3", "--out", "toy.json"))
+    assert ("seeds must differ, got 0, 0"
+            in refused(capsys, "toy", "--seeds", "0", "0", "--out", "toy.json"))
+    assert ("jobs must be at least 1, got 0"
+            in refused(capsys, "toy", "--jobs", "0", "--out", "toy.json"))
+    assert "this study streams none" in refused(capsys, "toy", "--corpus", ".", "--out", "toy.json")
 
 
 def test_a_part_says_what_makes_it_again():
     main(["toy", "--out", "toy.json", "--arm", "linear", "--seeds", "1", "--accumulate", "2"])
-    assert read("toy.json")["command"] == "python -m studies toy --budget cpu --arm linear --seeds 1 --accumulate 2"
+    assert (read("toy.json")["command"]
+            == "python -m studies toy --size cpu --arm linear --seeds 1 --accumulate 2")
 
 
-def test_checkpoints_of_other_code_are_no_measurement_of_this_one(capsys, monkeypatch):
+def test_checkpoints_of_other_code_are_no_measurement_of_this_one(capsys):
     assert main(["toy", "--out", "toy.json"]) == 0
-    monkeypatch.setattr("studies.runner.study.sources", lambda: "edited")
+    Path("runs/toy.cpu.cpu/sources").write_text("edited")
     assert "holds checkpoints that other code made" in refused(capsys, "toy", "--out", "again.json")
-    assert main(["toy", "--check", "--out", "toy.json"]) == 0 and not Path("runs/again").exists()  # trains in a folder of its own
+    # a check trains in a folder of its own
+    assert main(["toy", "--check", "--out", "toy.json"]) == 0 and not Path("runs/again").exists()
+    assert main(["toy", "--out", "again.json", "--force", "a message was reworded"]) == 0
+    assert read("again.json")["forced"]["reason"] == "a message was reworded"
 
 
 def test_a_folder_of_text_takes_the_place_of_what_is_streamed(capsys):
     Path("texts").mkdir()
     for number in range(9):
-        Path(f"texts/{number}.txt").write_text(f"{number} is the number of this one. " * (number + 1))
+        Path(f"texts/{number}.txt").write_text(f"{number} is the number of this one. "
+                                               * (number + 1))
     assert "is not stream.cpu.json" in refused(capsys, "stream", "--corpus", "texts")
     assert main(["stream", "--corpus", "texts", "--out", "stream.json"]) == 0
     kept = read("stream.json")
@@ -143,7 +176,8 @@ def test_a_dry_run_counts_and_trains_nothing(capsys, tmp_path):
     shown = capsys.readouterr().out
     biased = next(line for line in shown.splitlines() if line.split()[:1] == ["biased"]).split()
     assert biased[1:4] == ["20", "3", "36"]
-    assert float(biased[4]) == pytest.approx(36 * 16 * 4 * 4 * 4 / 1e12, rel=0.01)  # forward and the weight's gradient, 2 d² each
+    # forward and the weight's gradient, 2 d² each
+    assert float(biased[4]) == pytest.approx(36 * 16 * 4 * 4 * 4 / 1e12, rel=0.01)
     assert not list(tmp_path.rglob("*.pt")) and not list(tmp_path.rglob("*.json"))
 
 
@@ -157,14 +191,15 @@ def test_without_a_corpus_a_dry_run_counts_and_a_run_says_what_is_missing(capsys
 
 def test_check_compares_and_fails_where_a_result_differs(capsys):
     main(["toy", "--out", "toy.json"])
-    assert main(["toy", "--check", "--out", "toy.json", "--arm", "linear", "--seeds", "1", "--folder", "again"]) == 0
+    assert (main(["toy", "--check", "--out", "toy.json", "--arm", "linear", "--seeds", "1",
+                  "--folder", "again"]) == 0)
     shown = capsys.readouterr().out
     assert "0.00e+00  only, runs, model linear, seed 1" in shown and "1 runs made again" in shown
     content = read("toy.json")
     for run in content["only"]["runs"]:
         run["validation_loss"][-1] *= 1.1
     content["sha256"] = digest(content)
-    open("toy.json", "w").write(json.dumps(content))
+    Path("toy.json").write_text(json.dumps(content))
     assert main(["toy", "--check", "--out", "toy.json"]) == 1
     assert "beyond 0.02" in capsys.readouterr().out
 
@@ -179,10 +214,16 @@ def test_an_interruption_says_how_to_go_on(capsys, monkeypatch):
 
 @pytest.fixture
 def three_by_two(tmp_path):
-    """A command with three endless arms and two processes, and what waits until so many arms are under way."""
-    process = subprocess.Popen([sys.executable, __file__, "endless", "--jobs", "2", "--out", "endless.json"], cwd=tmp_path,
+    """A command with three endless arms and two processes.
+
+    Its value waits until so many arms are under way.
+    """
+    process = subprocess.Popen([sys.executable, __file__, "endless", "--jobs", "2", "--out",
+                                "endless.json"], cwd=tmp_path,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])})
+                               env=os.environ
+                               | {"OMP_NUM_THREADS": "1",
+                                  "PYTHONPATH": str(Path(__file__).parents[2])})
 
     def until(under_way):
         while len(list(tmp_path.rglob("*.pt"))) < under_way:
@@ -206,24 +247,25 @@ def test_an_interruption_ends_every_job_and_begins_none(three_by_two, under_way)
 def test_jobs_end_with_a_parent_that_was_killed(three_by_two):
     process = three_by_two(2)
     process.kill()
-    assert "[3/3]" not in process.communicate(timeout=300)[0]  # which ends with the last process that could write
+    # which ends with the last process that could write
+    assert "[3/3]" not in process.communicate(timeout=300)[0]
 
 
 def test_a_process_whose_job_was_interrupted_takes_no_other(monkeypatch):
     ends = []
     monkeypatch.setattr("os._exit", ends.append)
 
-    class Interrupted:
-        def run(self):
-            raise KeyboardInterrupt
+    def interrupted():
+        raise KeyboardInterrupt
 
-    _work(Interrupted())
+    _work(interrupted, ())
     assert ends == [130]
 
 
 def test_it_runs_as_a_module():
-    shown = subprocess.run([sys.executable, "-m", "studies"], capture_output=True, text=True, check=True).stdout
-    assert shown.splitlines()[0].split() == ["name", "budgets", "question"]
+    shown = subprocess.run([sys.executable, "-m", "studies"], capture_output=True, text=True,
+                           check=True).stdout
+    assert shown.splitlines()[0].split() == ["name", "sizes", "question"]
 
 
 ENGINES = {"data parallel": [], "sharded": ["--shard", "--accumulate", "2"]}
@@ -231,25 +273,32 @@ ENGINES = {"data parallel": [], "sharded": ["--shard", "--accumulate", "2"]}
 
 def test_torchrun_of_the_same_command_finds_the_same(tmp_path):
     """One start of two processes, which take one engine after the other."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    commands = [["many", "--out", str(tmp_path / f"{name}.json"), "--folder", name, *engine] for name, engine in ENGINES.items()]
-    subprocess.run([*torchrun, __file__, *commands[0], THEN, *commands[1]], check=True, capture_output=True, timeout=600,
-                   env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])})
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+                "2"]
+    commands = [["many", "--out", str(tmp_path / f"{name}.json"), "--folder", name, *engine]
+                for name, engine in ENGINES.items()]
+    subprocess.run([*torchrun, __file__, *commands[0], THEN, *commands[1]], check=True,
+                   capture_output=True, timeout=600,
+                   env=os.environ
+                   | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])})
     assert main(["many", "--out", "one.json"]) == 0
     one = read("one.json")
     for name, engine in ENGINES.items():
         two = read(tmp_path / f"{name}.json")
         rows = differences(one, two)
         assert len(rows) == 6 and max(row.difference for row in rows) < 1e-4, name
-        assert one["processes"] == 1 and two["processes"] == 2 and two["engine"]["copy"]["shard"] == bool(engine)
+        assert (one["processes"] == 1 and two["processes"] == 2
+                and two["engine"]["copy"]["shard"] == bool(engine))
         for a, b in zip(one["copy"]["runs"], two["copy"]["runs"]):
-            assert a["measured"]["weights"] == pytest.approx(b["measured"]["weights"], rel=1e-3), name
+            assert (a["measured"]["weights"]
+                    == pytest.approx(b["measured"]["weights"], rel=1e-3)), name
 
 
 if __name__ in ("__main__", "__mp_main__"):  # the second name is that of a job's process
     if "GEOLAB_STANDIN" in os.environ:
+        sys.path.append(str(Path(__file__).parents[1]))
         import conftest  # noqa: F401, the stand-in of the process that started this one
-    EXPERIMENTS.update(TOYS)
+    STUDIES.update(TOYS)
 if __name__ == "__main__":
     rest = sys.argv[1:]
     while THEN in rest:

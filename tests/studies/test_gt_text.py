@@ -1,6 +1,9 @@
 """The table's rows, from runs of which some are missing."""
 
+from dataclasses import asdict
+
 import pytest
+from shared_studies import tasks_of
 
 from studies import gt_text
 
@@ -12,20 +15,25 @@ def run(row: str, seed: int, value: float) -> dict:
 
 
 def arranged(runs: list[dict]) -> dict:
-    return gt_text.arrange({"text": {"runs": runs}}, gt_text.EXPERIMENT.plan("cpu"), "cpu")
+    arms = gt_text.STUDY.arms("cpu")
+    text = {"runs": runs, "seeds": arms[0].seeds, "budget": asdict(arms[0].budget)}
+    return gt_text.arrange({"text": text}, tasks_of(arms), "cpu")
 
 
 def test_a_row_is_the_mean_and_the_deviation_over_its_seeds():
-    rows = arranged([run("GT-Full, pre-LN", 0, 1.0), run("GT-Full, pre-LN", 1, 3.0), run("GT-Lite, pre-LN, leak", 0, 9.0)])["reproduces"]["rows"]
+    rows = arranged([run("GT-Full, pre-LN", 0, 1.0), run("GT-Full, pre-LN", 1, 3.0),
+                     run("GT-Lite, pre-LN, leak", 0, 9.0)])["reproduces"]["rows"]
     assert list(rows) == ["GT-Full, pre-LN"]
     assert rows["GT-Full, pre-LN"]["Čech"] == pytest.approx((2.0, 2**0.5))
 
 
 def test_one_seed_has_no_deviation_and_a_row_that_diverged_is_left_out():
-    rows = arranged([run("GT-Full, pre-LN", 0, 1.0), {"model": "GT-Lite, pre-LN", "seed": 0, "diverged": True}])["reproduces"]["rows"]
+    rows = arranged([run("GT-Full, pre-LN", 0, 1.0),
+                     {"model": "GT-Lite, pre-LN", "seed": 0,
+                      "diverged": True}])["reproduces"]["rows"]
     assert set(rows) == {"GT-Full, pre-LN"} and rows["GT-Full, pre-LN"]["bars"] == (1.0, None)
 
 
 def test_only_the_rows_that_say_so_leak():
-    models = gt_text.EXPERIMENT.plan("cpu")["text"].models
-    assert {row for row, build in models.items() if build().trunk.leaks} == set(gt_text.LEAKS)
+    leaking = {arm.name for arm in gt_text.STUDY.arms("cpu") if arm.build().trunk.leaks}
+    assert leaking == set(gt_text.LEAKS)

@@ -2,10 +2,10 @@
 
 import torch
 
-from studies import hyper_gain
-from studies.hyper_gain import gain
 from geolab.tasks import Copy
 from geolab.training import Budget, fit
+from studies import hyper_gain
+from studies.hyper_gain import gain
 
 TASK = Copy(half=4, alphabet=5, train=40, validation=12)
 BUDGET = Budget(steps=6, evaluate_every=2, lr=0.1, warmup=1)
@@ -27,11 +27,12 @@ def test_each_evaluation_is_noted_once_and_a_checkpoint_keeps_it(tmp_path):
 
 
 def test_the_additive_stream_has_gain_one():
-    assert gain(trained("additive")) == {name: [1.0, 1.0, 1.0] for name in ("forward", "backward", "single")}
+    assert (gain(trained("additive"))
+            == {name: [1.0, 1.0, 1.0] for name in ("forward", "backward", "single")})
 
 
 def test_a_model_has_room_for_each_of_its_evaluations():
     for budget in ("cpu", "gpu"):
-        for comparison in hyper_gain.EXPERIMENT.plan(budget).values():
-            model = comparison.models["additive, 8 blocks" if budget == "cpu" else "additive, 30 blocks"]()
-            assert len(model.seen) * comparison.budget.evaluate_every == comparison.budget.steps
+        for arm in hyper_gain.STUDY.arms(budget):
+            if arm.name.startswith("additive"):
+                assert len(arm.build().seen) * arm.budget.evaluate_every == arm.budget.steps

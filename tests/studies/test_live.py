@@ -1,4 +1,7 @@
-"""A live cell shows its run in the band of the stored ones; it raises only for what no machine produces by chance."""
+"""A live cell shows its run in the band of the stored ones.
+
+It raises only for what no machine produces by chance.
+"""
 
 import json
 import math
@@ -8,17 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from geolab.training import Budget, History
 from studies import live as module
 from studies import results
 from studies.live import FOLDER, LiveError, live, stored_runs
-from geolab.training import Budget, History
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LABEL = re.compile(r"\blive\(\s*[\"'](\d\d)/([^\"']+)[\"']")
 
 
 def history(*losses: float) -> History:
-    return History("task", Budget(), 0, "cpu", evaluated_at=list(range(10, 10 * len(losses) + 1, 10)), validation_loss=list(losses))
+    return History("task", Budget(), 0, "cpu",
+                   evaluated_at=list(range(10, 10 * len(losses) + 1, 10)),
+                   validation_loss=list(losses))
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +42,9 @@ def stored(tmp_path, monkeypatch):
 
 def test_a_run_inside_its_band_is_said_to_be(stored):
     shown = live("99/losses", {"additive": history(4.0, 2.1), "mhc": history(4.0, 1.5)}, "loss")
-    assert shown.outside == [] and shown.sentence == "Inside: each number of this run lies where the 3 stored runs lie."
+    assert (shown.outside == []
+            and shown.sentence
+            == "Inside: each number of this run lies where the 3 stored runs lie.")
     assert "additive 2.1, stored 2 to 2.2" in shown._repr_html_()
 
 
@@ -46,7 +53,9 @@ def test_rounding_of_what_is_stored_is_not_outside(stored):
     assert live("99/same", {"a": 1.0001, "b": 1.0}, "gate", log=False).outside == ["a"]
 
 
-@pytest.mark.parametrize("log, inside, outside", [(False, (0.151, 0.349), (0.149, 0.351)), (True, (0.164, 0.367), (0.163, 0.368))])
+@pytest.mark.parametrize("log, inside, outside",
+                         [(False, (0.151, 0.349), (0.149, 0.351)),
+                          (True, (0.164, 0.367), (0.163, 0.368))])
 def test_a_run_is_outside_when_further_than_half_the_range(stored, log, inside, outside):
     assert all(live("99/gate", {"γ": value}, "gate", log=log).outside == [] for value in inside)
     assert all(live("99/gate", {"γ": value}, "gate", log=log).outside == ["γ"] for value in outside)
@@ -54,25 +63,28 @@ def test_a_run_is_outside_when_further_than_half_the_range(stored, log, inside, 
 
 def test_a_run_outside_says_where_and_goes_on(stored):
     shown = live("99/gate", {"γ": 0.6}, "gate", log=False)
-    assert shown.outside == ["γ"] and "γ ends at 0.6, and the 3 stored runs at 0.2 to 0.3" in shown.sentence
+    assert (shown.outside == ["γ"]
+            and "γ ends at 0.6, and the 3 stored runs end at 0.2 to 0.3" in shown.sentence)
     assert "If you changed a cell" in shown.sentence and "stored runs" in shown.sentence
 
 
 def test_an_arm_without_stored_runs_is_named(stored):
-    assert "No stored runs of: mine." in live("99/gate", {"mine": 0.1, "γ": 0.25}, "gate").sentence
-    assert "No stored runs of: a." in live("98/new", {"a": 1.0}, "loss").sentence
+    assert "There are no stored runs of: mine." in live("99/gate", {"mine": 0.1, "γ": 0.25}, "gate").sentence
+    assert "There are no stored runs of: a." in live("98/new", {"a": 1.0}, "loss").sentence
 
 
 def test_stored_runs_are_the_last_values_in_pairs(stored):
     runs = stored_runs("99/losses")
-    assert np.array_equal(runs["additive"] - runs["mhc"], np.array([2.0, 2.2, 2.1]) - np.array([1.0, 1.5, 1.2]))
+    assert np.array_equal(runs["additive"] - runs["mhc"],
+                          np.array([2.0, 2.2, 2.1]) - np.array([1.0, 1.5, 1.2]))
     with pytest.raises(FileNotFoundError, match="make stored-live ONLY=99"):
         stored_runs("99/none")
 
 
 @pytest.mark.parametrize("value, options, says", [
     (math.nan, {}, "not a number to go on with"), (math.inf, {}, "lower learning rate"),
-    (0.5, {"floor": 1.0}, "below the floor 1.* Look for a leak"), (2.0, {"beats": 2.0}, "learned nothing"),
+    (0.5, {"floor": 1.0}, "below the floor 1.* Look for a leak"),
+    (2.0, {"beats": 2.0}, "learned nothing"),
     (2.0, {"beats": {"γ": 1.5}}, "learned nothing")])
 def test_what_no_machine_does_by_chance_raises(stored, value, options, says):
     with pytest.raises(LiveError, match=f"γ: loss .*{says}"):
@@ -81,7 +93,8 @@ def test_what_no_machine_does_by_chance_raises(stored, value, options, says):
 
 def test_what_a_machine_can_do_does_not(stored):
     live("99/gate", {"γ": 0.95}, "loss", floor=1.0)                  # a finite validation set
-    live("99/gate", {"γ, leak": 0.1}, "loss", floor=1.0)             # a leak is below the floor, and its name says so
+    # a leak is below the floor, and its name says so
+    live("99/gate", {"γ, leak": 0.1}, "loss", floor=1.0)
     live("99/gate", {"γ": 1.9, "other": 5.0}, "loss", beats={"γ": 2.0})
     live("99/gate", {"γ": 100.0}, "loss")
 
@@ -98,14 +111,17 @@ def test_what_it_shows_is_kept_where_the_environment_asks_for_it(stored, tmp_pat
     live("99/losses", {"mhc": history(4.0, 3.0)}, "loss")
     live("99/gate", {"γ": 0.25}, "gate")
     first, second = map(json.loads, (tmp_path / "log").read_text().splitlines())
-    assert first == {"label": "99/losses", "runs": {"mhc": {"at": [10, 20], "run": [4.0, 3.0]}}, "outside": ["mhc"]}
+    assert (first == {"label": "99/losses", "runs": {"mhc": {"at": [10, 20], "run": [4.0, 3.0]}},
+                      "outside": ["mhc"]})
     assert second["runs"]["γ"] == {"at": None, "run": 0.25} and second["outside"] == []
 
 
 def labels() -> list[tuple[str, str, str]]:
     found = []
     for path in sorted(ROOT.glob("notebooks/*.ipynb")):
-        code = "\n".join("".join(cell["source"]) for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code")
+        code = "\n".join("".join(cell["source"])
+                         for cell in json.loads(path.read_text())["cells"] if cell["cell_type"]
+                         == "code")
         found += [(path.stem, chapter, name) for chapter, name in LABEL.findall(code)]
     return found
 
@@ -124,6 +140,7 @@ def test_each_live_cell_of_the_book_has_its_stored_runs(notebook, chapter, name)
 
 def test_nothing_is_stored_that_no_cell_shows():
     shown = {(chapter, name) for _, chapter, name in labels()}
-    stored = {(path.stem, name) for path in (ROOT / "results/live").glob("*.json") for name in results.read(path)["cells"]}
+    stored = {(path.stem, name) for path in (ROOT / "results/live").glob("*.json")
+              for name in results.read(path)["cells"]}
     assert stored <= shown
     assert FOLDER == ROOT / "results/live"

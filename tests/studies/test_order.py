@@ -37,7 +37,8 @@ def test_interference_gives_the_parameters_back():
     model = built(geometric, "transformer", "pre")
     before = [p.clone() for p in model.parameters()]
     found = interference(model, INPUTS, TARGETS)
-    assert [list(block) for block in found] == [["AF"]] * order.BLOCKS and all(block["AF"] != 0 for block in found)
+    assert ([list(block) for block in found] == [["AF"]] * order.BLOCKS
+            and all(block["AF"] != 0 for block in found))
     torch.testing.assert_close(list(model.parameters()), before, rtol=0, atol=1e-12)
 
 

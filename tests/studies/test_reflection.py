@@ -1,4 +1,7 @@
-"""The negation experiment: branches held for good, a path that survives in the checkpoint, and runs of all sizes in one list."""
+"""The negation study.
+
+Branches are held for good, a path survives in the checkpoint, and runs of all sizes are one list.
+"""
 
 import math
 from dataclasses import replace
@@ -6,9 +9,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from studies import reflection
 from geolab.tasks import Negation
 from geolab.training import fit
+from studies import reflection
 
 SMALL = Negation(dim=8, train=500, validation=10)
 
@@ -19,17 +22,20 @@ def test_a_held_gate_leaves_one_branch_to_the_last_bit():
     assert (reflection.reflection_alone(8).coefficients(x)[-1] == 2).all()
 
 
-def test_the_path_is_noted_at_the_start_and_at_each_evaluation_and_comes_back_from_a_checkpoint(tmp_path):
+def test_the_path_is_noted_at_the_start_and_at_each_evaluation_and_comes_back_from_a_checkpoint(
+    tmp_path):
     torch.manual_seed(0)
     model = reflection.build(reflection.EVERY_SIZE["hybrid, bias 0"], SMALL)
     assert model.count == 1 and model.seen[0, 1] == 0.5
     budget = replace(reflection.PUBLISHED, steps=20, evaluate_every=5)
     history = fit(model, SMALL, budget, checkpoint=tmp_path / "run.pt", progress=False)
-    assert model.count == 1 + len(history.evaluated_at) and not model.seen[:5].isnan().any() and model.seen[5:].isnan().all()
+    assert (model.count == 1 + len(history.evaluated_at) and not model.seen[:5].isnan().any()
+            and model.seen[5:].isnan().all())
     again = reflection.build(reflection.EVERY_SIZE["hybrid, bias 0"], SMALL)
     again.load_state_dict(torch.load(tmp_path / "run.pt")["model"])
     assert torch.equal(again.seen[:5], model.seen[:5])
-    assert math.isclose(again.seen[4, 0], reflection.measure(SMALL, again)["alignment"], abs_tol=1e-4)
+    assert math.isclose(again.seen[4, 0], reflection.measure(SMALL, again)["alignment"],
+                        abs_tol=1e-4)
 
 
 def test_a_full_path_takes_no_more():
@@ -41,29 +47,34 @@ def test_a_full_path_takes_no_more():
 
 
 def run(model, seed, **measured):
-    return {"model": model, "seed": seed, "lr": 1e-3, "evaluated_at": [50], "validation_loss": [0.5],
+    return {"model": model, "seed": seed, "lr": 1e-3, "evaluated_at": [50],
+            "validation_loss": [0.5],
             "measured": {"alignment": 0.9} | measured}
 
 
 @pytest.mark.parametrize("seeds", [(42,), (42, 123)])
 def test_runs_of_all_sizes_lie_in_one_list(seeds):
-    whole = reflection.plan()
-    plan = {part: whole[part].only(["delta"], seeds) for part in ("500 inputs", "10 inputs")}
+    tasks = {f"{size} inputs": Negation(train=size) for size in (500, 10)}
     runs = [run("delta", seed, beta=1.5) for seed in seeds]
-    found = {part: {"seeds": list(seeds), "parameters": {"delta": 7}, "runs": runs} for part in plan}
-    content = reflection.arrange(found, plan, "cpu")
-    assert [(r["train"], r["seed"]) for r in content["runs"]] == [(size, seed) for size in (500, 10) for seed in seeds]
+    found = {part: {"seeds": list(seeds), "parameters": {"delta": 7}, "runs": runs}
+             for part in tasks}
+    content = reflection.arrange(found, tasks, "cpu")
+    assert ([(r["train"], r["seed"]) for r in content["runs"]]
+            == [(size, seed) for size in (500, 10) for seed in seeds])
     assert content["runs"][0]["validation_loss"] == 0.5 and content["runs"][0]["beta"] == 1.5
     assert content["reproduces"]["rows"].keys() == {"DDL beta", "DDL alignment"}
-    assert content["reproduces"]["rows"]["DDL beta"]["10"] == (1.5, None if len(seeds) == 1 else 0.0)
+    assert (content["reproduces"]["rows"]["DDL beta"]["10"]
+            == (1.5, None if len(seeds) == 1 else 0.0))
 
 
 def test_runs_that_diverged_are_kept_and_counted_in_no_table():
-    plan = {"500 inputs": reflection.plan()["500 inputs"].only(["delta"])}
+    tasks = {"500 inputs": Negation(train=500)}
     diverged = {"model": "delta", "seed": 42, "lr": 1e-3, "diverged": True}
-    content = reflection.arrange({"500 inputs": {"seeds": [42], "parameters": {"delta": 7}, "runs": [diverged]}}, plan, "cpu")
-    assert content["runs"] == [{"model": "delta", "train": 500, "seed": 42, "diverged": True}] and "reproduces" not in content
+    found = {"500 inputs": {"seeds": [42], "parameters": {"delta": 7}, "runs": [diverged]}}
+    content = reflection.arrange(found, tasks, "cpu")
+    assert (content["runs"] == [{"model": "delta", "train": 500, "seed": 42, "diverged": True}]
+            and "reproduces" not in content)
 
 
 def test_no_batch_is_larger_than_its_training_set():
-    assert all(comparison.budget.batch == min(32, comparison.task.train) for comparison in reflection.plan().values())
+    assert all(arm.budget.batch == min(32, arm.task.train) for arm in reflection.small())

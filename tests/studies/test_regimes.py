@@ -1,11 +1,13 @@
 """The causal regimes: watching changes nothing, and a changed hint is changed in what it says."""
 
+from functools import partial
+
 import pytest
 import torch
 
-from studies.regimes import COLUMNS, HINT, Hinted, profile, watched
 from geolab.models import REGIMES, RegimeModel
 from geolab.tasks import RandomTokens
+from studies.regimes import COLUMNS, HINT, Hinted, profile, watched
 
 TASK = RandomTokens(vocabulary=8, length=6, train=16, validation=32)
 TOKENS = TASK.sample("validation").inputs
@@ -41,7 +43,7 @@ def test_it_looks_once_at_the_start_and_then_at_each_evaluation():
 def test_a_frozen_hint_does_not_follow_the_weights():
     h = torch.randn(2, 6, 64)
     for frozen in (True, False):
-        model = seeded(lambda: Hinted(HINT, 8, max_length=6, frozen=frozen))
+        model = seeded(partial(Hinted, HINT, 8, max_length=6, frozen=frozen))
         before = model.hint(h)
         with torch.no_grad():
             model.output.weight.mul_(3), model.embedding.weight.add_(1)
@@ -51,4 +53,5 @@ def test_a_frozen_hint_does_not_follow_the_weights():
 def test_a_scaled_hint_is_the_hint_times_the_scale():
     h = torch.randn(2, 6, 64)
     plain = seeded(lambda: RegimeModel(HINT, 8, max_length=6)).hint(h)
-    assert torch.allclose(seeded(lambda: Hinted(HINT, 8, max_length=6, scale=4.0)).hint(h), 4 * plain)
+    assert torch.allclose(seeded(lambda: Hinted(HINT, 8, max_length=6, scale=4.0)).hint(h),
+                          4 * plain)

@@ -1,4 +1,4 @@
-"""A measurement is kept with its provenance, never overwritten silently, and an edited file is refused."""
+"""A measurement keeps its provenance, is never overwritten silently, and is refused when edited."""
 
 import json
 import re
@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from studies import results
-from studies import EXPERIMENTS
+from studies.registry import STUDIES
 from studies.results import digest, interval, read, record, stored
 
 FILES = sorted(results.FOLDER.glob("*.json"))
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -27,13 +27,16 @@ def test_a_record_has_its_provenance_and_stays(file):
     assert kept["experiment"] == "what was asked" and kept["runs"] == [{"loss": 0.125}]
     assert kept["versions"]["torch"] == torch.__version__ and kept["device"] in ("cpu", "cuda")
     assert {"commit", "uncommitted changes", "threads", "peak_bytes"} <= kept.keys()
-    assert {"name", "architecture", "cores", "instruction_set", "blas", "told"} == kept["processor"].keys()
-    assert kept["processor"]["name"] and kept["processor"]["instruction_set"] == torch.backends.cpu.get_cpu_capability()
+    assert ({"name", "architecture", "cores", "instruction_set", "blas", "told"}
+            == kept["processor"].keys())
+    assert (kept["processor"]["name"]
+            and kept["processor"]["instruction_set"] == torch.backends.cpu.get_cpu_capability())
     with pytest.raises(FileExistsError):
         record(file, "again", {})
     assert read(file) == kept
-    record(file, "again", {}, force=True)
-    assert read(file)["experiment"] == "again"
+    record(file, "again", {}, force="a wrong seed")
+    kept = read(file)
+    assert kept["experiment"] == "again" and kept["replaced"] == "a wrong seed"
 
 
 def test_one_edited_digit_is_seen(file):
@@ -44,7 +47,8 @@ def test_one_edited_digit_is_seen(file):
 
 def test_an_entry_added_or_renamed_or_a_lost_hash_is_seen(file):
     content = json.loads(file.read_text())
-    for edited in (content | {"remark": ""}, {key.replace("runs", "run"): value for key, value in content.items()},
+    for edited in (content | {"remark": ""},
+                   {key.replace("runs", "run"): value for key, value in content.items()},
                    {key: value for key, value in content.items() if key != "sha256"}):
         file.write_text(json.dumps(edited))
         with pytest.raises(ValueError, match="edited"):
@@ -58,7 +62,7 @@ def test_how_a_file_is_laid_out_does_not_matter(file):
 
 
 def test_a_run_that_was_not_made_is_named_with_its_command():
-    with pytest.raises(FileNotFoundError, match="python -m studies delta --budget none makes it"):
+    with pytest.raises(FileNotFoundError, match="python -m studies delta --size none makes it"):
         stored("delta", "none")
 
 
@@ -66,9 +70,11 @@ def test_interval_by_hand():
     mean, half = interval([1.0, 2.0, 3.0])
     assert mean == 2 and half == pytest.approx(4.303 / 3**0.5)
     assert interval(torch.tensor([1.0, 3.0])) == pytest.approx((2.0, 12.706))
-    for count, quantile in ((10, 2.262), (11, 2.228), (16, 2.131), (31, 2.042)):  # a table of Student's t
+    # a table of Student's t
+    for count, quantile in ((10, 2.262), (11, 2.228), (16, 2.131), (31, 2.042)):
         _, half = interval([0.0, 1.0] * (count // 2) + [0.5] * (count % 2))
-        spread = torch.tensor([0.0, 1.0] * (count // 2) + [0.5] * (count % 2), dtype=torch.float64).std().item()
+        spread = torch.tensor([0.0, 1.0] * (count // 2) + [0.5] * (count % 2),
+                              dtype=torch.float64).std().item()
         assert half * count**0.5 / spread == pytest.approx(quantile, abs=0.003)
     with pytest.raises(ValueError, match="values must be at least 2 numbers, got 1"):
         interval([1.0])
@@ -82,6 +88,6 @@ def test_no_stored_file_was_edited(path):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_every_stored_file_has_the_command_that_makes_it(path):
     if named := re.fullmatch(r"(\w+)\.(\w+)\.json", path.name):
-        assert named[2] in EXPERIMENTS[named[1]].plans
+        assert named[2] in STUDIES[named[1]].sizes
     else:
         assert f"results/{path.name}" in (ROOT / "benchmarks/README.md").read_text()

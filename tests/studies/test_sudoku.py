@@ -1,12 +1,13 @@
 """Penalties, renamed puzzles, and what a file holds of a part of the arms."""
 
 import torch
+from shared_studies import tasks_of
 
-from studies import sudoku
-from studies.sudoku import Renamed, digits_square, permute_digits, published_penalty, solver
 from geolab.penalties import collect_penalties
 from geolab.tasks import Sudoku
 from geolab.tasks.sudoku import units
+from studies import sudoku
+from studies.sudoku import Renamed, digits_square, permute_digits, published_penalty, solver
 
 CONFIG = sudoku.CONFIGS["cpu"]
 
@@ -17,7 +18,8 @@ def test_renamed_puzzles_are_puzzles_and_validation_stays():
     assert len(x) == 24 * 5 and (y[:, units()].sort(-1).values == torch.arange(4)).all()
     given = x[..., 4] == 1
     assert torch.equal(x[..., :4].argmax(-1)[given], y[given]) and len(torch.unique(y, dim=0)) > 24
-    assert all(map(torch.equal, task.sample("validation"), Sudoku(split="by grid", train=5, validation=3).sample("validation")))
+    assert all(map(torch.equal, task.sample("validation"),
+                   Sudoku(split="by grid", train=5, validation=3).sample("validation")))
 
 
 def test_the_digits_square_commutes_for_a_model_that_copies_what_is_given():
@@ -48,12 +50,14 @@ def test_a_penalty_is_added_with_its_weight_and_none_without():
 
 def test_digits_are_renamed_and_blanks_are_not():
     x = torch.tensor([[0.0, 1, 0, 0, 1], [1, 0, 0, 0, 0]])
-    assert permute_digits(x, torch.tensor([1, 0, 2, 3])).tolist() == [[1, 0, 0, 0, 1], [1, 0, 0, 0, 0]]
+    assert (permute_digits(x, torch.tensor([1, 0, 2, 3])).tolist()
+            == [[1, 0, 0, 0, 1], [1, 0, 0, 0, 0]])
 
 
 def test_a_file_without_moons_has_none():
-    plan = sudoku.EXPERIMENT.plan("paper")
-    content = sudoku.arrange({"published": {"runs": []}}, plan, "paper")
-    assert "moons" not in content and content["config"]["width"] == 64 and content["lambdas"] == [0, 0.005, 0.05, 0.5]
-    moons = sudoku.EXPERIMENT.plan("cpu", ["Pointwise"])
-    assert list(moons) == ["moons"] and sudoku.arrange({"moons": {"runs": []}}, moons, "cpu")["moons"]["weight"] == 0.1
+    content = sudoku.arrange({"published": {"runs": []}}, {}, "paper")
+    assert ("moons" not in content and content["config"]["width"] == 64
+            and content["lambdas"] == [0, 0.005, 0.05, 0.5])
+    moons = tasks_of(sudoku.moons())
+    assert list(moons) == ["moons"]
+    assert sudoku.arrange({"moons": {"runs": []}}, moons, "cpu")["moons"]["weight"] == 0.1

@@ -1,4 +1,7 @@
-"""Reported numbers, each table with its source. What stands here was printed by others; our own are in `results/`."""
+"""Reported numbers, each table with its source.
+
+Others printed what stands here; our own numbers are in `results/`.
+"""
 
 from studies.papers.tables import ddl, emhc, gt, streams
 from studies.papers.tables.table import Table

@@ -1,7 +1,7 @@
-"""The reported numbers of Deep Delta Learning: the first version, and what its revision of 2026 adds.
+"""The reported numbers of Deep Delta Learning: the first version, and the revision of 2026.
 
-The revision renames: the first version's d_v = 4, CC, EC and CC-EC are its TC without EC, CC without EC, TC and CC.
-The names here are the first version's. Each model was trained once.
+The revision renames: the first version's d_v = 4, CC, EC and CC-EC are its TC without EC, CC
+without EC, TC and CC. The names here are the first version's. Each model was trained once.
 """
 
 from studies.papers.tables.table import Table, grid
@@ -9,7 +9,8 @@ from studies.papers.tables.table import Table, grid
 TASKS = "ARC-C, ARC-E, HellaSwag, OpenBookQA, PIQA, SciQ, Social IQA, WinoGrande, average"
 TEXT = "the paper's text"
 REVISED = "the revised version of the paper, with the names of the first"
-SPEED = "thousand tokens a second, and GB; some rows use Triton kernels and others don't, so rows aren't comparable with each other"
+SPEED = ("thousand tokens per second, and GB; some rows use Triton kernels and others don't, so "
+         "rows aren't comparable with each other")
 
 
 def scores(number: str, rows: dict[str, str], origin: str = TEXT) -> Table:
@@ -30,16 +31,24 @@ TABLES = {
         "d_v = 4": "33.02 66.16 47.83 35.60 69.86 89.50 40.99 55.64 54.83",
         "CC": "34.30 66.08 48.65 36.60 68.72 88.80 40.84 55.33 54.92",
         "EC": "35.15 65.70 47.74 35.40 69.04 88.60 40.63 56.59 54.86"}),
-    "ddl-table-3-loss": Table("DDL", "table 3, validation loss", TEXT, "nats a token", grid("small, medium", {
-        "additive": "2.85426 2.60532", "d_v = 1": "2.84817 2.60388", "d_v = 4": "2.83545 2.59267",
-        "EC": "2.82990 2.59054", "CC": "2.83210 2.57896"})),
-    "ddl-table-3-perplexity": Table("DDL", "table 3, perplexity", TEXT, "perplexity", grid("small, medium", {
-        "additive": "17.3616 13.5356", "d_v = 1": "17.2562 13.5161", "d_v = 4": "17.0381 13.3654",
-        "EC": "16.9438 13.3370", "CC": "16.9811 13.1834"})),
-    "ddl-table-3-revised": Table("DDL", "validation loss, CC-EC", REVISED, "nats a token",
-                                 grid("small, medium", {"CC-EC": "2.8329 2.5758"})),
-    "ddl-table-4": Table("DDL", "table 4", TEXT, "parameters in millions; features", grid("parameters, layers, heads, head width, width", {
-        "small": "124 12 6 128 768", "medium": "353 24 8 128 1024"})),
+    "ddl-table-3-loss": Table(
+        "DDL", "table 3, validation loss", TEXT, "nats per token",
+        grid("small, medium", {
+            "additive": "2.85426 2.60532", "d_v = 1": "2.84817 2.60388",
+            "d_v = 4": "2.83545 2.59267", "EC": "2.82990 2.59054", "CC": "2.83210 2.57896"})),
+    "ddl-table-3-perplexity": Table(
+        "DDL", "table 3, perplexity", TEXT, "perplexity",
+        grid("small, medium", {
+            "additive": "17.3616 13.5356", "d_v = 1": "17.2562 13.5161",
+            "d_v = 4": "17.0381 13.3654", "EC": "16.9438 13.3370", "CC": "16.9811 13.1834"})),
+    "ddl-table-3-revised": Table(
+        "DDL", "validation loss, CC-EC", REVISED, "nats per token",
+        grid("small, medium", {
+            "CC-EC": "2.8329 2.5758"})),
+    "ddl-table-4": Table(
+        "DDL", "table 4", TEXT, "parameters in millions; features",
+        grid("parameters, layers, heads, head width, width", {
+            "small": "124 12 6 128 768", "medium": "353 24 8 128 1024"})),
     "ddl-table-5": scores("table 5, small, 0-shot", {
         "additive": "28.33 52.44 37.60 33.00 65.94 71.20 37.46 52.41 47.30",
         "d_v = 1": "26.96 52.40 37.91 32.20 64.91 72.50 38.08 53.59 47.32",
@@ -53,11 +62,19 @@ TABLES = {
         "d_v = 4": "32.08 58.38 48.08 35.80 69.42 79.90 39.92 54.14 52.22",
         "CC": "32.08 61.74 49.12 34.80 69.53 80.20 40.43 55.17 52.88",
         "EC": "33.02 59.68 48.00 36.80 68.77 81.00 39.82 55.88 52.87"}),
-    "ddl-averages-revised": Table("DDL", "averages, medium, CC-EC", REVISED, "per cent correct",
-                                  grid("1-shot, 0-shot", {"CC-EC": "55.14 52.85"})),
-    "ddl-efficiency-small": Table("DDL", "efficiency, small", REVISED, SPEED, grid("training, inference, peak memory", {
-        "additive": "1509.6 1826.1 2.94", "d_v = 1": "1330.8 1605.8 2.94", "d_v = 4": "673.2 688.8 3.84",
-        "CC": "1019.8 1043.0 3.47", "EC": "783.5 865.1 3.38", "CC-EC": "1158.0 1220.7 3.08"})),
-    "ddl-efficiency-medium": Table("DDL", "efficiency, medium", REVISED, SPEED, grid("training, peak memory", {
-        "additive": "537.1 7.06", "d_v = 4": "239.7 7.68", "CC": "358.5 7.45", "EC": "282.9 7.40", "CC-EC": "422.3 7.20"})),
+    "ddl-averages-revised": Table(
+        "DDL", "averages, medium, CC-EC", REVISED, "per cent correct",
+        grid("1-shot, 0-shot", {
+            "CC-EC": "55.14 52.85"})),
+    "ddl-efficiency-small": Table(
+        "DDL", "efficiency, small", REVISED, SPEED,
+        grid("training, inference, peak memory", {
+            "additive": "1509.6 1826.1 2.94",
+            "d_v = 1": "1330.8 1605.8 2.94", "d_v = 4": "673.2 688.8 3.84",
+            "CC": "1019.8 1043.0 3.47", "EC": "783.5 865.1 3.38", "CC-EC": "1158.0 1220.7 3.08"})),
+    "ddl-efficiency-medium": Table(
+        "DDL", "efficiency, medium", REVISED, SPEED,
+        grid("training, peak memory", {
+            "additive": "537.1 7.06", "d_v = 4": "239.7 7.68", "CC": "358.5 7.45",
+            "EC": "282.9 7.40", "CC-EC": "422.3 7.20"})),
 }

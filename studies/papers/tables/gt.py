@@ -4,9 +4,12 @@ from studies.papers.tables.table import Table, grid
 
 TABLES = {
     "gt-wikitext-103": Table(
-        "GT", "WikiText-103, L = 4", "the lecture's slides; one run each. Width, tokens, steps and masks aren't given, and the listed blocks see "
-        "the future, so the losses of the first six rows may not be next-token losses",
-        "cross-entropy in nats, perplexity, share correct, Čech and Dirichlet energy, total persistence and bars of H₁",
+        "GT", "WikiText-103, L = 4",
+        "the lecture's slides; one run each. Width, tokens, steps and masks aren't given, and the "
+        "listed blocks see the future, so the losses of the first six rows may not be next-token "
+        "losses",
+        "cross-entropy in nats, perplexity, share correct, Čech and Dirichlet energy, total "
+        "persistence and bars of H₁",
         grid("cross-entropy, perplexity, accuracy, Čech, Dirichlet, H₁, bars", {
             "GT-Full, pre-LN": "6.536 689.8 .181 2.84e-2 .873 1.88e-2 6.5",
             "GT-MoE, pre-LN": "6.538 690.7 .182 5.54e-2 .924 3.33e-2 11.0",

@@ -7,9 +7,10 @@ Rows = dict[str, dict[str, tuple[float, float | None]]]
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of reported numbers: {row name: {column name: (mean, standard deviation over seeds or None)}}.
+    """Rows of reported numbers: {row: {column: (mean, standard deviation over seeds or None)}}.
 
-    Every row has the same columns. Every number is finite, but where the source itself says infinite (inf) or undefined (nan).
+    Every row has the same columns. Every number is finite, except where the source itself says
+    infinite (inf) or undefined (nan).
     """
 
     source: str   # a key of papers.SOURCES
@@ -20,7 +21,9 @@ class Table:
 
 
 def grid(columns: str, rows: dict[str, str], scale: float = 1.0) -> Rows:
-    """Rows from text: columns separated by ", ", the numbers of a row by blanks, "a±b" for a mean and its deviation.
+    """Rows from text: columns separated by ", ", and the numbers of a row by blanks.
+
+    "a±b" is a mean and its deviation.
 
     Arguments:
         scale: what one unit as written is in the table's unit.
@@ -31,4 +34,5 @@ def grid(columns: str, rows: dict[str, str], scale: float = 1.0) -> Rows:
         return scale * float(mean), scale * float(deviation) if deviation else None
 
     names = columns.split(", ")
-    return {row: dict(zip(names, map(cell, cells.split()), strict=True)) for row, cells in rows.items()}
+    return {row: dict(zip(names, map(cell, cells.split()), strict=True))
+            for row, cells in rows.items()}

@@ -25,7 +25,7 @@ class Theorem:
     statement: str    # in one sentence, in our words
     chapter: str      # notebook stem
     label: str        # of the directive in that chapter
-    verdict: str      # one of VERDICTS; "measured": quoted without proof, and set beside a measurement
+    verdict: str      # one of VERDICTS; "measured" is quoted without proof, beside a measurement
     remark: str = ""  # the correction, or what to keep in mind
 
     def __post_init__(self):

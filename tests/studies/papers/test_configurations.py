@@ -15,14 +15,15 @@ def count(module):
 
 @pytest.fixture(autouse=True)
 def no_memory():
-    """Parameters have shapes and no numbers here: the largest model would take more than a gigabyte."""
+    """Parameters have shapes and no numbers: the largest model would take over a gigabyte."""
     with torch.device("meta"):
         yield
 
 
 @every_configuration
 def test_parameters_are_within_one_per_cent_of_the_printed_number(key):
-    # E-MHC-Geo: its layers alone, because its counter and its trunk's ends are its own. DDL: all, embedding included
+    # E-MHC-Geo: its layers alone, because its counter and its trunk's ends are its own. DDL: all,
+    # embedding included
     configuration = CONFIGURATIONS[key]
     ours = count(configuration.trunk().layers) if key in EMHC else count(configuration.model())
     assert ours == pytest.approx(configuration.parameters - configuration.outside, rel=0.01)
@@ -36,7 +37,8 @@ def test_the_benchmarks_counter_is_understood_to_the_last_digit(key):
 
 
 def test_sizes_are_those_of_the_papers_tables():
-    names = {"GPT": "emhc-gpt", "DDL": "emhc-ddl", "mHC": "emhc-mhc", "JPmHC": "emhc-jpmhc", "E-MHC-Geo": "emhc-hybrid"}
+    names = {"GPT": "emhc-gpt", "DDL": "emhc-ddl", "mHC": "emhc-mhc", "JPmHC": "emhc-jpmhc",
+             "E-MHC-Geo": "emhc-hybrid"}
     for row, columns in TABLES["emhc-table-5"].rows.items():
         configuration = EMHC[names[row]]
         assert columns["layers"][0] == configuration.backbone.layers
@@ -46,7 +48,10 @@ def test_sizes_are_those_of_the_papers_tables():
     for size, columns in TABLES["ddl-table-4"].rows.items():
         for key in (k for k in CONFIGURATIONS if k.startswith(f"ddl-{size}-")):
             backbone = CONFIGURATIONS[key].backbone
-            assert (backbone.width, backbone.layers, backbone.heads) == tuple(columns[c][0] for c in ("width", "layers", "heads"))
+            assert (backbone.width, backbone.layers, backbone.heads) == tuple(columns[c][0]
+                                                                              for c in ("width",
+                                                                                        "layers",
+                                                                                        "heads"))
             assert backbone.width / backbone.heads == columns["head width"][0]
             assert CONFIGURATIONS[key].parameters == columns["parameters"][0] * 1e6
 
@@ -56,14 +61,16 @@ def test_it_says_whence_it_comes_and_runs(key):
     configuration = CONFIGURATIONS[key]
     assert configuration.source in SOURCES and configuration.number
     if configuration.vocabulary:
-        assert configuration.model()(torch.zeros(2, 5, dtype=torch.long)).shape == (2, 5, configuration.vocabulary)
+        assert (configuration.model()(torch.zeros(2, 5, dtype=torch.long)).shape
+                == (2, 5, configuration.vocabulary))
     else:
         assert configuration.trunk()(torch.zeros(2, 5, 128)).shape == (2, 5, 128)
 
 
 def test_the_configurations_that_pool_over_the_sequence_are_known_to_leak():
     leaking = {key for key, configuration in CONFIGURATIONS.items()
-               if key in EMHC and any(layer.residual.leaks for layer in configuration.trunk().layers)}
+               if key in EMHC
+               and any(layer.residual.leaks for layer in configuration.trunk().layers)}
     assert leaking == {"emhc-ddl", "emhc-hybrid"}
 
 
@@ -74,7 +81,8 @@ def test_a_configuration_without_a_vocabulary_is_no_token_model():
 
 def test_the_controls_of_the_matrix_state_are_as_large_as_what_they_control():
     backbone = CONFIGURATIONS["ddl-small-delta-matrix"].backbone
-    sizes = {name: count(Transformer(backbone, "delta-matrix", **options)) for name, options in DDL_CONTROLS.items()}
+    sizes = {name: count(Transformer(backbone, "delta-matrix", **options))
+             for name, options in DDL_CONTROLS.items()}
     whole = count(Transformer(backbone, "delta-matrix"))
     assert sizes["write-only"] == whole
     beta = 2 * backbone.layers * (backbone.width + 1)
@@ -86,12 +94,17 @@ def test_the_controls_of_the_matrix_state_are_as_large_as_what_they_control():
 @every_protocol
 def test_a_protocol_builds_each_of_its_variants(key):
     protocol = MGT_PROTOCOLS[key]
-    assert protocol.source in SOURCES and protocol.measures and protocol.predictions and protocol.question.endswith("?")
+    assert (protocol.source in SOURCES and protocol.measures and protocol.predictions
+            and protocol.question.endswith("?"))
     for variant in protocol.variants:
         for norm_at in ("pre", "post"):
-            backbone = protocol.backbone(protocol.layers[0], width=protocol.width or 32, heads=protocol.heads or 4, norm_at=norm_at)
+            backbone = protocol.backbone(protocol.layers[0], width=protocol.width or 32,
+                                         heads=protocol.heads or 4, norm_at=norm_at)
             with torch.device("meta"):  # shapes, no numbers
-                assert Transformer(backbone, "mgt", **MGT_VARIANTS[variant])(torch.zeros(1, 3, backbone.width)).shape == (1, 3, backbone.width)
+                assert (Transformer(backbone, "mgt",
+                                    **MGT_VARIANTS[variant])(
+                                        torch.zeros(1, 3, backbone.width)).shape
+                                        == (1, 3, backbone.width))
 
 
 def test_what_a_protocol_states_can_not_be_changed_and_what_it_leaves_open_must_be_given():
@@ -108,6 +121,7 @@ def test_what_a_protocol_states_can_not_be_changed_and_what_it_leaves_open_must_
 
 def test_the_language_models_stated_size_is_not_that_of_its_blocks():
     protocol = MGT_PROTOCOLS["mgt-language"]
-    standard, full = (count(Transformer(protocol.backbone(24), "mgt", **MGT_VARIANTS[v]).layers) for v in protocol.variants)
+    standard, full = (count(Transformer(protocol.backbone(24), "mgt", **MGT_VARIANTS[v]).layers)
+                      for v in protocol.variants)
     assert standard == pytest.approx(75.5e6, rel=0.01) and full == pytest.approx(100.7e6, rel=0.01)
     assert standard > 1.5 * protocol.parameters

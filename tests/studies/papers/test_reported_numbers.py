@@ -1,4 +1,7 @@
-"""The tables' own arithmetic: what follows from other numbers of the same table must follow from them as written down here."""
+"""The tables' own arithmetic.
+
+A number that follows from others of the same table must follow from them as written down here.
+"""
 
 import math
 
@@ -17,7 +20,9 @@ def test_it_says_whence_it_comes(key):
     assert table.number.strip() and table.origin.strip() and table.unit.strip()
 
 
-NOT_FINITE = {("emhc-appendix-a4", "entropy", "f′(0)"), ("emhc-appendix-a4", "min(γ, 1 − γ)²", "f′(½)")}  # the paper says so itself
+# the paper says so itself
+NOT_FINITE = {("emhc-appendix-a4", "entropy", "f′(0)"),
+              ("emhc-appendix-a4", "min(γ, 1 − γ)²", "f′(½)")}
 
 
 @every_table
@@ -25,7 +30,8 @@ def test_every_row_has_the_same_columns_and_finite_numbers(key):
     rows = TABLES[key].rows
     first = next(iter(rows.values()))
     assert first and all(list(row) == list(first) for row in rows.values())
-    for name, column, (mean, deviation) in ((name, column, cell) for name, row in rows.items() for column, cell in row.items()):
+    for name, column, (mean, deviation) in ((name, column, cell) for name, row in rows.items()
+                                            for column, cell in row.items()):
         assert math.isfinite(mean) == ((key, name, column) not in NOT_FINITE)
         assert deviation is None or math.isfinite(deviation) and deviation >= 0
 
@@ -34,7 +40,9 @@ def means(key, row):
     return [mean for mean, _ in TABLES[key].rows[row].values()]
 
 
-@pytest.mark.parametrize("key, row", [(key, row) for key in ("ddl-table-1", "ddl-table-2", "ddl-table-5", "ddl-table-6")
+@pytest.mark.parametrize("key, row",
+                         [(key, row)
+                          for key in ("ddl-table-1", "ddl-table-2", "ddl-table-5", "ddl-table-6")
                                       for row in TABLES[key].rows])
 def test_ddl_averages_are_the_means_of_their_tasks(key, row):
     *tasks, average = means(key, row)
@@ -44,7 +52,8 @@ def test_ddl_averages_are_the_means_of_their_tasks(key, row):
 
 @pytest.mark.parametrize("row", TABLES["ddl-table-3-loss"].rows)
 def test_ddl_perplexities_are_the_exponentials_of_their_losses(row):
-    assert means("ddl-table-3-perplexity", row) == pytest.approx([math.exp(x) for x in means("ddl-table-3-loss", row)], rel=1e-5)
+    assert (means("ddl-table-3-perplexity", row)
+            == pytest.approx([math.exp(x) for x in means("ddl-table-3-loss", row)], rel=1e-5))
 
 
 @pytest.mark.parametrize("row", TABLES["gt-wikitext-103"].rows)
@@ -60,7 +69,8 @@ def test_emhc_ratios_follow_from_the_losses(row):
 
 
 @pytest.mark.parametrize("row, key, task", [("stability", "emhc-table-6-stability", "stability"),
-                                            ("near π, single", "emhc-table-12", "single"), ("near π, multi", "emhc-table-12", "multi")])
+                                            ("near π, single", "emhc-table-12", "single"),
+                                            ("near π, multi", "emhc-table-12", "multi")])
 def test_emhc_leads_over_jpmhc_follow_from_the_losses(row, key, task):
     *_, jpmhc, emhc = means(key, task)
     assert [round(jpmhc / emhc, 1)] == means("emhc-ratios-jpmhc", row)
@@ -75,7 +85,8 @@ def entropy(gate):
 
 
 @pytest.mark.parametrize("row, f", [("4γ(1 − γ)", lambda g: 4 * g * (1 - g)), ("entropy", entropy),
-                                    ("[γ(1 − γ)]²", lambda g: (g * (1 - g)) ** 2), ("min(γ, 1 − γ)²", lambda g: min(g, 1 - g) ** 2)])
+                                    ("[γ(1 − γ)]²", lambda g: (g * (1 - g)) ** 2),
+                                    ("min(γ, 1 − γ)²", lambda g: min(g, 1 - g) ** 2)])
 def test_emhc_regularisers_have_the_values_and_slopes_of_appendix_a4(row, f):
     def slope(gate, step):
         return (f(gate + step) - f(gate)) / step
@@ -100,7 +111,8 @@ def test_more_attempts_pass_more_often(row):
 
 
 def test_a_grid_reads_means_deviations_and_a_scale():
-    assert grid("a, b c", {"row": "1 -.5±.25"}, scale=2.0) == {"row": {"a": (2.0, None), "b c": (-1.0, 0.5)}}
+    assert (grid("a, b c", {"row": "1 -.5±.25"}, scale=2.0)
+            == {"row": {"a": (2.0, None), "b c": (-1.0, 0.5)}})
 
 
 @pytest.mark.parametrize("cells", ["1", "1 2 3", "1 x"])

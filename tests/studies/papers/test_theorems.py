@@ -10,11 +10,12 @@ from pybtex.database import parse_file
 
 from studies.papers import SOURCES, TABLES, THEOREMS, Theorem
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CHAPTERS = sorted(ROOT.glob("notebooks/*.ipynb"))
 PROVED = [theorem for theorem in THEOREMS if theorem.verdict != "measured"]
 STATEMENTS = ("prf:theorem", "prf:lemma", "prf:proposition", "prf:corollary")
-FIELDS = {"source": "DDL", "number": "theorem 0", "statement": "A = A.", "chapter": "02_delta_operator", "label": "same",
+FIELDS = {"source": "DDL", "number": "theorem 0", "statement": "A = A.",
+          "chapter": "02_delta_operator", "label": "same",
           "verdict": "holds"}
 
 
@@ -25,7 +26,8 @@ def cells(chapter: str, kind: str) -> list[str]:
 
 def directives(chapter: str) -> list[tuple[str, str | None]]:
     """The chapter's definitions, statements and proofs in order: (name, label)."""
-    found = re.findall(r"^[:`]{3,}\{(prf:\w+)\}.*\n((?::.*\n)*)", "\n\n".join(cells(chapter, "markdown")) + "\n", re.M)
+    found = re.findall(r"^[:`]{3,}\{(prf:\w+)\}.*\n((?::.*\n)*)",
+                       "\n\n".join(cells(chapter, "markdown")) + "\n", re.M)
     labels = [re.search(r"^:label: *(\S+)", options, re.M) for _, options in found]
     return [(name, label[1] if label else None) for (name, _), label in zip(found, labels)]
 
@@ -40,11 +42,14 @@ def asserted(chapter: str) -> dict[str, list[str]]:
 
 
 def can_fail(source: str) -> bool:
-    """The cell compares computed things: an assert with a name in it, or assert_close, assert_allclose, ..."""
+    """The cell compares computed things: by an assert with a name in it, or by assert_close."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Assert) and any(isinstance(part, ast.Name) for part in ast.walk(node.test)):
+        if isinstance(node, ast.Assert) and any(isinstance(part, ast.Name)
+                                                for part in ast.walk(node.test)):
             return True
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.startswith("assert_"):
+        if isinstance(node, ast.Call) and isinstance(node.func,
+                                                     ast.Attribute) and node.func.attr.startswith(
+                                                         "assert_"):
             return True
     return False
 
@@ -103,7 +108,8 @@ def test_every_source_is_in_the_bibliography():
 
 
 def test_every_source_is_used():
-    assert {theorem.source for theorem in THEOREMS} | {table.source for table in TABLES.values()} == set(SOURCES)
+    assert ({theorem.source for theorem in THEOREMS} | {table.source for table in TABLES.values()}
+            == set(SOURCES))
 
 
 def test_the_fields_of_a_theorem_are_checked():

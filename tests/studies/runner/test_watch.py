@@ -16,11 +16,12 @@ import torch.distributed as dist
 from torch import nn
 
 from geolab.distributed import Engine, join, rank
-from studies import hyper_gain, mgt, reflection, regimes
-from studies.runner.watch import on_the_way, watch
 from geolab.tasks import Copy, Negation, RandomTokens
 from geolab.tasks.base import Pairs
 from geolab.training import Budget, fit
+from studies import hyper_gain, mgt, reflection, regimes
+from studies.runner.watch import on_the_way, watch
+
 
 class Double:
     """A task in float64, in which rounding stays small."""
@@ -42,12 +43,15 @@ EVALUATIONS = 2  # after steps 2 and 3
 CONFIG = mgt.backbone(8, 2, heads=2, max_length=8)
 ARMS = {
     "mgt": (partial(mgt.watched, CONFIG, COPY, EVALUATIONS, 1.0, mgt.MGT), COPY),
-    **{f"hyper_gain, {name}": (partial(hyper_gain.build, 8, COPY, BUDGET, name, 2), COPY) for name in hyper_gain.MODELS},
-    **{f"reflection, {name}": (partial(reflection.build, reflection.EVERY_SIZE[name], NEGATION), NEGATION)
+    **{f"hyper_gain, {name}": (partial(hyper_gain.build, 8, COPY, BUDGET, name, 2), COPY)
+       for name in hyper_gain.MODELS},
+    **{f"reflection, {name}": (partial(reflection.build, reflection.EVERY_SIZE[name], NEGATION),
+                               NEGATION)
        for name in ("delta", "hybrid, bias 0")},
     **{f"regimes, {name}": (partial(regimes.watched, name, TOKENS, EVALUATIONS), TOKENS)
        for name in ("AR-Base", regimes.HINT)},
-    "regimes, frozen": (partial(regimes.watched, regimes.HINT, TOKENS, EVALUATIONS, frozen=True), TOKENS)}
+    "regimes, frozen": (partial(regimes.watched, regimes.HINT, TOKENS, EVALUATIONS, frozen=True),
+                        TOKENS)}
 TOGETHER = {"shared": Engine(), "sharded, in parts": Engine(shard=True, accumulate=2)}
 
 
@@ -73,9 +77,12 @@ def together(folder: Path):
 def found(tmp_path_factory):
     """What each of two processes noted."""
     folder = tmp_path_factory.mktemp("two")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", __file__, str(folder)]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+               "2", __file__, str(folder)]
     started = subprocess.run(command, capture_output=True, text=True, timeout=600,
-                             env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])})
+                             env=os.environ
+                             | {"OMP_NUM_THREADS": "1",
+                                "PYTHONPATH": str(Path(__file__).parents[3])})
     assert started.returncode == 0, started.stderr
     return [json.loads((folder / f"{number}.json").read_text()) for number in (0, 1)]
 
@@ -97,7 +104,9 @@ def test_an_evaluation_is_noted_once_and_alike_however_it_is_shared_out(found, n
 
 
 def test_what_is_noted_changes_with_the_weights():
-    assert all(one != two for one, two in (noted(name)[-2:] for name in ("mgt", "hyper_gain, hyper", "reflection, delta")))
+    assert all(one != two
+               for one, two in (noted(name)[-2:]
+                                for name in ("mgt", "hyper_gain, hyper", "reflection, delta")))
 
 
 # ---------------------------------------------------------------- one process
@@ -105,7 +114,9 @@ def test_what_is_noted_changes_with_the_weights():
 def counting(places=9, **options):
     """A model that notes how many examples it looks at, and their sum."""
     model = nn.Linear(8, 8, bias=False)
-    return watch(model, lambda model, x: torch.stack([torch.tensor(float(len(x))), model.forward(x).sum()]), NEGATION.task, places, 2,
+    return watch(model, lambda model, x: torch.stack([torch.tensor(float(len(x))),
+                                                      model.forward(x).sum()]), NEGATION.task,
+                                                      places, 2,
                  **options)
 
 

@@ -1,0 +1,162 @@
+"""A study as data, and what makes its file.
+
+    Study = a question, and for each size a list of arms
+    file  = arrange({part: its runs}, {part: its task}, size)
+
+`run` trains what is missing and gives the content of the file; `python -m studies` is its command.
+"""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from geolab import distributed
+from geolab.checks import require_option
+from geolab.tasks import Task
+from geolab.tasks.stream import Stream
+from geolab.training import require_shares
+from studies.runner import sources
+from studies.runner.arm import Arm, train
+from studies.runner.jobs import side_by_side
+
+SIZES = ("cpu", "gpu", "paper")
+Arrange = Callable[[dict[str, dict], Mapping[str, Task], str], dict]
+
+
+def as_found(found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dict:
+    """One entry per comparison."""
+    return found
+
+
+@dataclass(frozen=True)
+class Study:
+    """What `python -m studies` can do.
+
+    Arguments:
+        name: of the study; its files are results/NAME.SIZE.json.
+        question: one line.
+        sizes: size -> a function that gives the arms; a corpus is not read before it is called.
+        arrange: (runs by part, task by part, size) -> the content of the file.
+    """
+
+    name: str
+    question: str
+    sizes: Mapping[str, Callable[[], list[Arm]]]
+    arrange: Arrange = as_found
+
+    def arms(self, size: str = "cpu") -> list[Arm]:
+        """All arms of a size. Raises: ValueError for a size that the study doesn't have."""
+        require_option("size", size, self.sizes)
+        return self.sizes[size]()
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which part of a study is asked for, and how it is computed.
+
+    Arguments:
+        arms: names of the arms; None takes all.
+        seeds: in place of the arms' own. A search keeps the seeds that the whole study has for it.
+        engine: fields of Engine in place of the arms' own.
+        corpus: replaces the text that is streamed: a name, or a folder of .txt files.
+    """
+
+    arms: Sequence[str] | None = None
+    seeds: Sequence[int] | None = None
+    engine: Mapping[str, object] | None = None
+    corpus: str | None = None
+
+    def of(self, study: Study, size: str) -> list[Arm]:
+        """The arms of a study that are asked for, as they are asked for.
+
+        Raises: ValueError for a size or an arm that the study doesn't have, seeds that repeat,
+            or a corpus where none is streamed.
+        """
+        arms = study.arms(size)
+        known = {arm.name for arm in arms}
+        for name in self.arms or ():
+            require_option("arm", name, sorted(known))
+        if self.corpus is not None and not any(isinstance(arm.task, Stream) for arm in arms):
+            raise ValueError("corpus replaces text that is streamed, and this study streams none "
+                             f"at size {size}, got {self.corpus}")
+        return [self._changed(arm) for arm in arms if self.arms is None or arm.name in self.arms]
+
+    def _changed(self, arm: Arm) -> Arm:
+        arm = replace(arm, engine=replace(arm.engine, **self.engine or {}))
+        if self.seeds is not None:
+            arm = replace(arm, seeds=self.seeds, search_seeds=arm.search_seeds or arm.seeds)
+        if self.corpus is not None and isinstance(arm.task, Stream):
+            arm = replace(arm, task=replace(arm.task, corpus=self.corpus))
+        return arm
+
+
+def run(study: Study, size: str = "cpu", part: Part = Part(), *, device: str = "cpu", jobs: int = 1,
+        folder: str | Path = "runs", reason: str = "") -> dict:
+    """Train what is missing of a study, and give what its file holds.
+
+    Arguments:
+        part: which arms and seeds, and how; all of them unless told.
+        device: "cpu" or "cuda".
+        jobs: processes side by side on the device, each with an arm of its own, for models that
+            don't fill it alone.
+        folder: for checkpoints, from which the same call goes on after an interruption.
+        reason: why checkpoints of other code may be used; the file keeps it.
+    Returns: the content, not yet written: `studies.results.record` does that.
+    Raises: before anything is trained, ValueError for a size, arm or corpus that isn't there,
+        seeds that repeat, jobs below 1 or above 1 under torchrun, a batch that the processes can't
+        share, or a folder with checkpoints of other code; ImportError or ConnectionError for a
+        corpus that can't be read. FloatingPointError when an arm diverges at every rate.
+    """
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1, got {jobs}")
+    if jobs > 1 and distributed.world() > 1:
+        raise ValueError("jobs must be 1 under torchrun, whose processes share each model, "
+                         f"got {jobs}")
+    arms = part.of(study, size)
+    for arm in {arm.part: arm for arm in arms}.values():
+        require_shares(arm.budget.batch, arm.engine)
+        arm.batch()
+    place = Path(folder) / f"{study.name}.{size}.{device}"
+    forced = sources.require_same(place, sources.of(arms), reason)
+    names = [f"{study.name}, {arm.part}: {arm.name}" for arm in arms]
+    outcomes = side_by_side(train, [(arm, place, device) for arm in arms], jobs, names)
+    found = by_part(arms, outcomes)
+    return {"command": command(study, size, device, part), "device": device,
+            "processes": distributed.world(), **forced,
+            "engine": {arm.part: asdict(arm.engine) for arm in arms},
+            "seconds_not_quoted": sum(one["seconds_not_quoted"] for one in found.values()),
+            **study.arrange(found, {arm.part: arm.task for arm in arms}, size)}
+
+
+def by_part(arms: Sequence[Arm], outcomes: Sequence[dict]) -> dict[str, dict]:
+    """One entry per comparison: what its arms share, and the searches and runs of all of them."""
+    found: dict[str, dict] = {}
+    for arm, outcome in zip(arms, outcomes, strict=True):
+        lr = "by search" if outcome["search"] else arm.rates[0]
+        part = found.setdefault(arm.part, {
+            "task": repr(arm.task), "budget": asdict(arm.budget) | {"lr": lr},
+            "seeds": list(arm.seeds), "parameters": {},
+            "search": {"steps": arm.search_steps, "seeds": list(arm.search_seeds or arm.seeds),
+                       "rates": list(arm.rates), "best": {}, "runs": []},
+            "runs": [], "seconds_not_quoted": 0})
+        part["parameters"][arm.name] = outcome["parameters"]
+        part["search"]["best"][arm.name] = outcome["best"]
+        part["search"]["runs"] += outcome["search"]
+        part["runs"] += outcome["runs"]
+        part["seconds_not_quoted"] += outcome["seconds_not_quoted"]
+    return found
+
+
+def command(study: Study, size: str, device: str, part: Part) -> str:
+    """What a reader types to make the same numbers again."""
+    words = ["python", "-m", "studies", study.name, "--size", size]
+    if device != "cpu":
+        words += ["--device", device]
+    for option, values in (("arm", part.arms), ("seeds", part.seeds)):
+        if values:
+            words += [f"--{option}", *map(str, values)]
+    for option, value in {"corpus": part.corpus, **(part.engine or {})}.items():
+        if value:
+            words += [f"--{option}"] if value is True else [f"--{option}", str(value)]
+    return shlex.join(words)

@@ -1,0 +1,161 @@
+"""A study is data: its parts can be trained one by one, side by side, and again, and agree."""
+
+import os
+import signal
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from torch import nn
+
+from geolab.distributed import Engine
+from geolab.tasks import Negation
+from geolab.training import Budget
+from studies.registry import STUDIES
+from studies.results import ROOT, code
+from studies.runner import sources
+from studies.runner.arm import comparison
+from studies.runner.jobs import side_by_side
+from studies.runner.run import Part, Study, run
+
+TASK = Negation(dim=4, train=32, validation=16)
+
+
+def toy():
+    linear = partial(nn.Linear, 4, 4)
+    builds = {"biased": linear, "linear": partial(linear, bias=False)}
+    return [*comparison("long", builds, TASK, Budget(steps=20, evaluate_every=10, warmup=2),
+                        rates=(1e-2, 1e-1), search_steps=5),
+            *comparison("short", {"biased": linear}, TASK, Budget(steps=4, warmup=1),
+                        rates=(1e-2,), seeds=(5,))]
+
+
+TOY = Study("toy", "Does it run?", {"cpu": toy})
+
+
+def test_the_content_is_each_comparison_by_name(tmp_path):
+    found = run(TOY, folder=tmp_path)
+    assert found["command"] == "python -m studies toy --size cpu"
+    assert found["device"] == "cpu" and found["processes"] == 1
+    assert {(r["model"], r["seed"]) for r in found["long"]["runs"]} == {
+        (name, seed) for name in ("biased", "linear") for seed in (0, 1, 2)}
+    assert [(r["model"], r["seed"]) for r in found["short"]["runs"]] == [("biased", 5)]
+    assert found["long"]["search"]["best"].keys() == {"biased", "linear"}
+    assert len(found["long"]["search"]["runs"]) == 2 * 2 * 3
+    assert found["engine"]["long"]["precision"] == "float32"
+
+
+def test_a_part_is_that_part_of_the_whole(tmp_path):
+    whole = run(TOY, folder=tmp_path / "a")
+    part = run(TOY, part=Part(["biased"], [1]), folder=tmp_path / "b")
+
+    def lines(found):
+        return [{key: value for key, value in line.items() if key != "seconds_not_quoted"}
+                for line in found["long"]["runs"]]
+    assert lines(part) == [line for line in lines(whole)
+                           if (line["model"], line["seed"]) == ("biased", 1)]
+    best = [found["long"]["search"]["best"]["biased"] for found in (part, whole)]
+    assert best[0] == best[1]  # it is searched for with all seeds
+    assert "linear" not in part["long"]["parameters"]
+
+
+def test_an_arm_of_one_comparison_leaves_the_other_out(tmp_path):
+    assert "short" not in run(TOY, part=Part(["linear"], [0]), folder=tmp_path)
+
+
+class Interrupts(Negation):
+    """A task that interrupts the run at its 47th loss, in the middle of a step."""
+
+    losses = 0
+
+    def loss(self, prediction, target):
+        Interrupts.losses += 1
+        if Interrupts.losses == 47:
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().loss(prediction, target)
+
+
+def test_an_interrupted_run_goes_on_to_the_same_result(tmp_path):
+    whole = run(TOY, folder=tmp_path / "a")
+    task = Interrupts(dim=4, train=32, validation=16)
+    stopped = replace(TOY, sizes={"cpu": lambda: [replace(arm, task=task) for arm in toy()]})
+    with pytest.raises(KeyboardInterrupt, match="the same call goes on from there"):
+        run(stopped, folder=tmp_path / "b")
+    again = run(stopped, folder=tmp_path / "b")
+    for part in ("long", "short"):
+        losses = [[r["validation_loss"] for r in found[part]["runs"]] for found in (again, whole)]
+        assert losses[0] == losses[1]
+
+
+def test_a_field_of_the_engine_takes_the_place_of_its_own(tmp_path):
+    halved = replace(TOY, sizes={
+        "cpu": lambda: [replace(arm, engine=Engine(accumulate=2)) for arm in toy()]})
+    part = Part(["linear"], [0], {"precision": "bfloat16"})
+    assert run(halved, part=part, folder=tmp_path)["engine"]["long"] == {
+        "precision": "bfloat16", "accumulate": 2, "shard": False, "compile": False}
+
+
+@pytest.mark.parametrize("wrong, message", [
+    ({"size": "gpu"}, "size must be one of 'cpu', got 'gpu'"),
+    ({"part": Part(["cubic"])}, "arm must be one of 'biased', 'linear', got 'cubic'"),
+    ({"part": Part(seeds=(0, 0))}, "seeds must differ, got 0, 0"),
+    ({"part": Part(corpus="texts")}, "corpus replaces text that is streamed, and this study"),
+    ({"jobs": 0}, "jobs must be at least 1, got 0")])
+def test_what_is_not_there_is_refused(wrong, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        run(TOY, folder=tmp_path, **wrong)
+
+
+# ---------------------------------------------------------------- which code a checkpoint is of
+
+def test_code_is_what_runs():
+    plain = "def f(x):\n    return x + 1\n"
+    told = 'def f(x):\n    """Add one."""\n    return (x +\n            1)  # one\n'
+    assert code(plain) == code(told) != code(plain.replace("1", "2"))
+
+
+def test_a_study_is_stale_by_its_own_file_and_by_what_it_builds_on():
+    found = {path.name for path in sources.imported([ROOT / "studies" / "emhc_gates.py"])}
+    assert {"emhc_gates.py", "emhc.py", "configurations.py"} <= found
+    assert not found & {"results.py", "live.py", "measured.py", "registry.py", "run.py"}
+
+
+def test_checkpoints_of_other_code_need_a_reason(tmp_path):
+    run(TOY, part=Part(["linear"], [0]), folder=tmp_path)
+    marked = tmp_path / "toy.cpu.cpu" / "sources"
+    marked.write_text("edited")
+    with pytest.raises(ValueError, match="holds checkpoints that other code made"):
+        run(TOY, part=Part(["linear"], [0]), folder=tmp_path)
+    found = run(TOY, part=Part(["linear"], [0]), folder=tmp_path, reason="a comment moved")
+    assert found["forced"]["reason"] == "a comment moved"
+    assert found["forced"]["sources of checkpoints"] == "edited"
+
+
+# ---------------------------------------------------------------- side by side
+
+def test_jobs_are_processes_and_results_keep_their_order(tmp_path, monkeypatch):
+    (tmp_path / "jobs_of_this_test.py").write_text(
+        "import os, pathlib, time\n"
+        f"SEEN = pathlib.Path({str(tmp_path / 'seen')!r})\n"
+        "def wait(k):\n"
+        "    while k == 0 and not SEEN.exists(): time.sleep(0.02)  # the first ends last\n"
+        "    SEEN.touch()\n"
+        "    return k, os.getpid()\n"
+        "def fail(k):\n"
+        "    if k == 0: raise ValueError('the loss is not finite')\n"
+        "    return wait(k)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import jobs_of_this_test as jobs
+    found = side_by_side(jobs.wait, [(k,) for k in range(3)], 2)
+    assert [k for k, _ in found] == [0, 1, 2]
+    assert len({process for _, process in found} - {os.getpid()}) == 2
+    with pytest.raises(ValueError, match="the loss is not finite"):
+        side_by_side(jobs.fail, [(0,), (1,)], 2)
+
+
+def test_one_job_needs_no_process():
+    assert side_by_side(divmod, [(7, 2), (9, 4)], 1) == [(3, 1), (2, 1)]
+
+
+def test_the_registry_holds_each_study_under_its_own_name():
+    assert all(study.name == name for name, study in STUDIES.items())

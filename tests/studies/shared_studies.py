@@ -1,0 +1,16 @@
+"""What tests of studies share: an arm by its name, and the tasks of some arms."""
+
+from geolab.tasks import Task
+from studies.runner.arm import Arm
+from studies.runner.run import Study
+
+
+def arm_of(study: Study, part: str, name: str, size: str = "cpu") -> Arm:
+    """The arm of a study."""
+    found, = (arm for arm in study.arms(size) if (arm.part, arm.name) == (part, name))
+    return found
+
+
+def tasks_of(arms: list[Arm]) -> dict[str, Task]:
+    """part -> task."""
+    return {arm.part: arm.task for arm in arms}
