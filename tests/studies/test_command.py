@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -69,6 +71,7 @@ def endless():
     return comparison("only", builds, TASK, Budget(steps=10**7), rates=(1e-3,), seeds=(0,))
 
 
+ROOT = Path(__file__).resolve().parents[2]
 THEN = "then"  # between two commands of one start
 TOYS = {name: Study(name, question, {"cpu": arms}) for name, question, arms in (
     ("stream", "Which text?", streamed), ("endless", "When will it end?", endless),
@@ -77,7 +80,7 @@ TOYS = {name: Study(name, question, {"cpu": arms}) for name, question, arms in (
 
 
 @pytest.fixture(autouse=True)
-def toy(monkeypatch, tmp_path):
+def in_a_folder_with_toys(monkeypatch, tmp_path):
     for name, study in TOYS.items():
         monkeypatch.setitem(STUDIES, name, study)
     monkeypatch.chdir(tmp_path)
@@ -260,6 +263,28 @@ def test_a_process_whose_job_was_interrupted_takes_no_other(monkeypatch):
 
     _work(interrupted, ())
     assert ends == [130]
+
+
+class Traced(Negation):
+    """A task that notes by way of which functions of the project a training step reaches it."""
+
+    hops = ()
+
+    def loss(self, prediction, target):
+        if prediction.requires_grad:
+            called = [frame.f_code for frame, _ in traceback.walk_stack(None)]
+            rooms = {ROOT / "studies", ROOT / "geolab"}
+            Traced.hops = [code.co_name for code in called if code.co_name.isidentifier()
+                           and rooms & {*Path(code.co_filename).parents}]
+        return super().loss(prediction, target)
+
+
+def test_from_the_command_to_the_training_step_there_are_few_hops(monkeypatch):
+    traced = [replace(arm, task=Traced(dim=4, train=32, validation=16)) for arm in toy()]
+    monkeypatch.setitem(STUDIES, "toy", replace(TOYS["toy"], sizes={"cpu": lambda: traced}))
+    assert main(["toy", "--out", "toy.json", "--arm", "linear", "--seeds", "0"]) == 0
+    way = Traced.hops[::-1]
+    assert way[0] == "main" and "fit" in way and len(way) - 1 <= 8, way
 
 
 def test_it_runs_as_a_module():

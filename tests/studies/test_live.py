@@ -69,7 +69,8 @@ def test_a_run_outside_says_where_and_goes_on(stored):
 
 
 def test_an_arm_without_stored_runs_is_named(stored):
-    assert "There are no stored runs of: mine." in live("99/gate", {"mine": 0.1, "γ": 0.25}, "gate").sentence
+    shown = live("99/gate", {"mine": 0.1, "γ": 0.25}, "gate")
+    assert "There are no stored runs of: mine." in shown.sentence
     assert "There are no stored runs of: a." in live("98/new", {"a": 1.0}, "loss").sentence
 
 
