@@ -1,10 +1,14 @@
-# make book      the book, built from scratch or from what has changed, in _build/html
-# make test      everything that is checked
-# make machines  all notebooks on stand-ins for other machines, as a table  (ONLY="06 07", MACHINES="plain avx2")
-# make stored-live  the runs that live cells are shown beside  (ONLY=06)
-# make serve     the built book in a browser;  make lab  its notebooks, live
-# make address   carry the repository's address to launch links and setup cells  (URL=... BRANCH=... by hand)
-# make clean     forget what was built (the virtual environment stays)
+# make book         builds the book in _build/html, from scratch or from what has changed
+# make test         checks everything
+# make lint         checks style and types, in seconds
+# make machines     runs all notebooks on stand-ins for other machines, and prints a table
+#                   (ONLY="06 07" MACHINES="plain avx2")
+# make stored-live  makes the runs that are shown beside live cells  (ONLY=06)
+# make serve        shows the built book in a browser
+# make lab          opens the notebooks live
+# make address      carries the repository's address to launch links and setup cells
+#                   (URL=... BRANCH=... give it by hand)
+# make clean        deletes what was built, except the virtual environment
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
@@ -14,16 +18,22 @@ JOBS ?= 2
 export OMP_NUM_THREADS := 1
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: book test unit site-tests browser machines stored-live serve lab address clean
+.PHONY: book test lint unit site-tests browser machines stored-live serve lab address clean
 .DELETE_ON_ERROR:
 
 book: .venv/ready
 	@$(BIN)/python tools/book.py --jobs $(JOBS) $(WHOLE)
 
 test: .venv/ready
-	@set -e; now() { date +%s; }; again="$(MAKE) --no-print-directory WHOLE=--whole"; begun=$$(now); \
-	$$again unit; units=$$(now); $$again book; book=$$(now); $$again site-tests; site=$$(now); \
-	echo "make test, in seconds: unit tests $$((units - begun)), book $$((book - units)), site $$((site - book)), in all $$((site - begun))"
+	@set -e; now() { date +%s; }; again="$(MAKE) --no-print-directory WHOLE=--whole"; \
+	begun=$$(now); $$again lint; linted=$$(now); $$again unit; units=$$(now); \
+	$$again book; book=$$(now); $$again site-tests; site=$$(now); \
+	echo "make test, in seconds: lint $$((linted - begun)), unit tests $$((units - linted))," \
+	"book $$((book - units)), site $$((site - book)), in all $$((site - begun))"
+
+lint: .venv/ready
+	@$(BIN)/ruff check --no-cache
+	@$(BIN)/pyrefly check
 
 unit: .venv/ready
 	$(BIN)/python -m pytest tests --ignore tests/site -n $(JOBS)
@@ -32,7 +42,8 @@ site-tests: book browser
 	$(BIN)/python -m pytest tests/site -n $(JOBS)
 
 machines: .venv/ready
-	$(BIN)/python tools/machines.py --jobs $(JOBS) $(if $(ONLY),--only $(ONLY)) $(if $(MACHINES),--machines $(MACHINES)) $(if $(AGAIN),--again $(AGAIN))
+	$(BIN)/python tools/machines.py --jobs $(JOBS) $(if $(ONLY),--only $(ONLY)) \
+	$(if $(MACHINES),--machines $(MACHINES)) $(if $(AGAIN),--again $(AGAIN))
 
 stored-live: .venv/ready
 	$(BIN)/python tools/machines.py --store --jobs $(JOBS) $(if $(ONLY),--only $(ONLY))

@@ -20,7 +20,7 @@ from studies.registry import STUDIES
 from studies.results import FOLDER, path_of, read, record
 from studies.runner.again import TOLERANCE, differences
 from studies.runner.estimate import estimate
-from studies.runner.run import SIZES, Part, run
+from studies.runner.run import SIZES, Part, run_study
 
 ABOUT = """
 A study has a name, a question, and some of three sizes:
@@ -96,7 +96,7 @@ def _make(given: argparse.Namespace, folder: Path) -> int:
             if rank() == 0:
                 print(line, flush=True)
         return 0
-    found = run(study, given.size, part, device=given.device, jobs=given.jobs, folder=folder,
+    found = run_study(study, given.size, part, device=given.device, jobs=given.jobs, folder=folder,
                 reason=given.force)
     if stored is not None:
         return _compare_with(out, stored, found, given)

@@ -1,4 +1,6 @@
-"""Every run of the suite draws the same examples, on one thread; or, where GEOLAB_STANDIN says so, another machine's.
+"""Every run of the tests draws the same examples, on one thread.
+
+GEOLAB_STANDIN makes it draw and compute as another machine would:
 
     GEOLAB_STANDIN='{"seeds": 1000}' ATEN_CPU_CAPABILITY=default python -m pytest tests/operators
 """

@@ -1,5 +1,7 @@
-"""Which browsers the checks of the built pages use: a Chrome or Chromium that is there, else Playwright's own, else the system's
-package, installed if this user may; and a Firefox, where one is there.
+"""The browsers that check the built pages: a Chrome or Chromium, and a Firefox where there is one.
+
+A Chrome or Chromium on this machine comes first, then Playwright's own. Where there is none,
+`--install` downloads Playwright's, or else installs the system's package if this user may.
 """
 
 import os
@@ -10,8 +12,9 @@ from pathlib import Path
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FIREFOX = ("firefox", "firefox-esr")
-PACKAGES = {"apt-get": "apt-get install -y chromium", "dnf": "dnf install -y chromium", "pacman": "pacman -S --noconfirm chromium",
-            "apk": "apk add chromium", "brew": "brew install --cask chromium"}
+PACKAGES = {"apt-get": "apt-get install -y chromium", "dnf": "dnf install -y chromium",
+            "pacman": "pacman -S --noconfirm chromium", "apk": "apk add chromium",
+            "brew": "brew install --cask chromium"}
 
 
 def find() -> str | None:
@@ -30,18 +33,23 @@ def _first(names: tuple[str, ...]) -> str | None:
 
 def _playwrights_own() -> str | None:
     from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         path = playwright.chromium.executable_path
     return path if Path(path).exists() else None
 
 
 def install() -> str | None:
-    """Playwright's own download, else the system's package where no password is asked for; the browser's path, or None."""
+    """Install a Chromium and return its path, or None where that fails.
+
+    Playwright's own download comes first, then the system's package, if no password is needed.
+    """
     if _ran(sys.executable, "-m", "playwright", "install", "chromium") and (path := find()):
         return path
     command = package_command()
     if command and (command.startswith("brew") or _may_be_root()):
-        before = ["sudo", "-n"] if os.geteuid() != 0 and not command.startswith("brew") else []
+        needs_sudo = os.geteuid() != 0 and not command.startswith("brew")
+        before = ["sudo", "-n"] if needs_sudo else []
         if command.startswith("apt-get"):
             _ran(*before, "apt-get", "update", "-qq")
         _ran(*before, *command.split())
@@ -49,7 +57,7 @@ def install() -> str | None:
 
 
 def package_command() -> str | None:
-    """How this system's package manager installs Chromium, or None where we know none."""
+    """The command that installs Chromium with this system's package manager, if we know one."""
     return next((command for manager, command in PACKAGES.items() if shutil.which(manager)), None)
 
 
@@ -66,8 +74,9 @@ def main() -> int:
     path = find() or (install() if "--install" in sys.argv else None)
     print("browser for the checks:", path or "none")
     if path is None:
-        command = package_command()
-        print("To mend it: " + (f"{'' if command.startswith('brew') else 'sudo '}{command}" if command else "install Chromium or Chrome"))
+        command = package_command() or ""
+        sudo = "sudo " if command and not command.startswith("brew") else ""
+        print(f"To mend it: {sudo}{command or 'install Chromium or Chrome'}")
     return int(path is None)
 
 

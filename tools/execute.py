@@ -1,4 +1,4 @@
-"""Execute one notebook in a kernel of its own, to its end whatever its cells do, and say what raised and where the time went."""
+"""Execute one notebook in a kernel of its own, and say which cells raised and how long it took."""
 
 import os
 import tempfile
@@ -14,14 +14,14 @@ from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
 TOOLS = Path(__file__).resolve().parent
 STAND_IN = f"import sys; sys.path.insert(0, {str(TOOLS)!r}); import standin; standin.apply()"
-TIMEOUT = 300   # seconds of a cell
+TIMEOUT = 300  # seconds per cell
 
 
 class Failure(NamedTuple):
-    cell: int          # counted as Jupyter does, from 1, code cells only
-    line: str          # its first line
-    error: str         # "AssertionError: …", in one line
-    output: str        # the traceback, as the page shows it
+    cell: int     # its number among the code cells, from 1, as Jupyter counts
+    line: str     # its first line
+    error: str    # "AssertionError: ...", on one line
+    output: str   # the traceback, as the page shows it
 
 
 class Outcome(NamedTuple):
@@ -31,12 +31,13 @@ class Outcome(NamedTuple):
     slowest: tuple[float, int]   # seconds and number of the slowest cell
 
 
-def execute(path: Path, out: Path | None = None, environment: dict[str, str] | None = None) -> Outcome:
-    """Run all cells; a cell that raises doesn't stop the next ones.
+def execute(path: Path, out: Path | None = None,
+            environment: dict[str, str] | None = None) -> Outcome:
+    """Run all cells. After a cell that raises, the next ones run all the same.
 
     Arguments:
-        out: where the executed copy goes; with failures it carries a notice under its title.
-        environment: of the kernel, in place of this process's.
+        out: the path of the executed copy. With failures, it has a notice under its title.
+        environment: that of the kernel; by default it is this process's.
     """
     environment = {"JUPYTER_PLATFORM_DIRS": "1", **(environment or os.environ)}
     notebook, start = nbformat.read(path, as_version=4), time.monotonic()
@@ -45,7 +46,8 @@ def execute(path: Path, out: Path | None = None, environment: dict[str, str] | N
     failures, times, number = [], [], 0
     with tempfile.TemporaryDirectory() as sockets, _kernel(client, environment, sockets):
         if "GEOLAB_STANDIN" in environment:
-            _require_done(client.kc.execute_interactive(STAND_IN, store_history=False, timeout=TIMEOUT, output_hook=lambda _: None))
+            _require_done(client.kc.execute_interactive(
+                STAND_IN, store_history=False, timeout=TIMEOUT, output_hook=lambda _: None))
         for index, cell in enumerate(notebook.cells):
             if cell.cell_type != "code":
                 continue
@@ -53,30 +55,32 @@ def execute(path: Path, out: Path | None = None, environment: dict[str, str] | N
             try:
                 client.execute_cell(cell, index)
             except (CellTimeoutError, DeadKernelError) as error:
-                cell.outputs.append(nbformat.v4.new_output("error", ename=type(error).__name__, evalue=str(error).splitlines()[0],
-                                                           traceback=[str(error)]))
+                cell.outputs.append(nbformat.v4.new_output(
+                    "error", ename=type(error).__name__, evalue=str(error).splitlines()[0],
+                    traceback=[str(error)]))
             times.append((time.monotonic() - began, number))
-            for output in cell.outputs:
-                if output.output_type == "error":
-                    first = next((line for line in cell.source.splitlines() if line.strip()), "")
-                    wrong = " ".join(f"{output.ename}: {output.evalue}".split())
-                    failures.append(Failure(number, first, wrong, "\n".join(output.traceback)))
+            failures += [_failure(number, cell.source, output) for output in cell.outputs
+                         if output.output_type == "error"]
             if failures and failures[-1].error.startswith("DeadKernelError"):
                 break
     for cell in notebook.cells:
-        cell.metadata.pop("execution", None)  # clock times, which would make every copy another
+        cell.metadata.pop("execution", None)  # clock times would make every copy another one
     if out:
         if failures:
             title, _, rest = notebook.cells[0].source.partition("\n")
             notebook.cells[0].source = f"{title}\n\n{notice(failures)}\n{rest}"
         out.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, out)
-    return Outcome(path.stem, time.monotonic() - start, failures, max(times, default=(0.0, 0)))
+    slowest = max(times, default=(0.0, 0))
+    return Outcome(path.stem, time.monotonic() - start, failures, slowest)
 
 
 @contextmanager
 def _kernel(client: NotebookClient, environment: dict[str, str], folder: str):
-    """A kernel that talks through files of its own: ports are shared by the whole machine, and two kernels may pick the same."""
+    """A kernel that talks through files of its own.
+
+    All processes of a machine share its ports, and two kernels may choose the same one.
+    """
     client.km = KernelManager(kernel_name="python3")
     if os.name == "posix":
         client.km.transport, client.km.ip = "ipc", f"{folder}/kernel"
@@ -84,12 +88,20 @@ def _kernel(client: NotebookClient, environment: dict[str, str], folder: str):
         yield
 
 
+def _failure(number: int, source: str, output: nbformat.NotebookNode) -> Failure:
+    first = next((line for line in source.splitlines() if line.strip()), "")
+    error = " ".join(f"{output.ename}: {output.evalue}".split())
+    return Failure(number, first, error, "\n".join(output.traceback))
+
+
 def notice(failures: list[Failure]) -> str:
-    """What the top of a page says when cells of it raised."""
-    many = len(failures) > 1
-    rows = "\n".join(f"- cell {failure.cell}: `{failure.error[:160].replace('`', chr(39))}`" for failure in failures)
-    return (f":::{{warning}}\nOn the machine that built this page, {len(failures) if many else 'one'} cell{'s' if many else ''} ended "
-            f"with an error, shown where it stands. What depends on it may be missing below.\n\n{rows}\n:::")
+    """The notice at the top of a page whose cells raised."""
+    cells = "one cell" if len(failures) == 1 else f"{len(failures)} cells"
+    rows = "\n".join(f"- cell {failure.cell}: `{failure.error[:160].replace('`', chr(39))}`"
+                     for failure in failures)
+    return (f":::{{warning}}\nOn the machine that built this page, {cells} ended with an error, "
+            "which the page shows in its place. What depends on it may be missing.\n\n"
+            f"{rows}\n:::")
 
 
 def _require_done(reply: dict) -> None:

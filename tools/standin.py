@@ -1,53 +1,57 @@
-"""Stand-ins for other machines: what another processor, another thread count or another draw would change, on this one.
+"""Stand-ins for other machines: this one, as if it had another processor, thread count or draw.
 
-A stand-in is a set of environment variables, for a process that has not imported PyTorch yet, and of changes that `apply`
-makes in it: seeds moved by a constant, first weights moved by one unit in the last place, training on a GPU.
+A stand-in has environment variables for a process that has not imported PyTorch yet, and changes
+that `apply` makes in it: seeds moved by a constant, first weights moved by one unit in the last
+place, and training on a GPU.
 """
 
 import json
 import os
 from typing import NamedTuple
 
-VARIABLE = "GEOLAB_STANDIN"   # the changes, as JSON: {"seeds": 1000, "ulp": 1, "cuda": true}
+VARIABLE = "GEOLAB_STANDIN"   # the changes as JSON, such as {"seeds": 1000, "ulp": 1, "cuda": 1}
 
 
 class StandIn(NamedTuple):
-    environment: dict[str, str] = {}   # read by PyTorch, MKL, oneDNN and NumPy's OpenBLAS as they load
+    environment: dict[str, str] = {}   # PyTorch, MKL, oneDNN and OpenBLAS read it as they load
     changes: dict[str, int] = {}
 
 
 NATIVE = StandIn()
-SSE = {"ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "ONEDNN_MAX_CPU_ISA": "SSE41",
-       "OPENBLAS_CORETYPE": "Nehalem"}
-AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"}
+SSE = {"ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+       "ONEDNN_MAX_CPU_ISA": "SSE41", "OPENBLAS_CORETYPE": "Nehalem"}
+AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"}
+# Threads that spin while they wait take minutes for seconds beside other work: let them sleep.
+THREADS = {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2", "OMP_WAIT_POLICY": "PASSIVE"}
 STAND_INS = {
     "plain": NATIVE,
     "default": StandIn(SSE),
     "avx2": StandIn(AVX2),
-    # passive: beside other work, threads that spin while they wait take minutes for seconds
-    "two threads": StandIn({"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2", "OMP_WAIT_POLICY": "PASSIVE"}),
+    "two threads": StandIn(THREADS),
     "ulp 1": StandIn(changes={"ulp": 1}),
     "ulp 2": StandIn(changes={"ulp": 2}),
     "ulp 3": StandIn(changes={"ulp": 3}),
     "seeds +1000": StandIn(changes={"seeds": 1000}),
     "seeds +20000": StandIn(changes={"seeds": 20_000}),
 }
-CUDA = StandIn(changes={"cuda": 1})  # joins the others where there is a device
+CUDA = StandIn(changes={"cuda": 1})  # one more where there is a device
 
 
 def stored_runs(count: int) -> list[StandIn]:
-    """The machines of the stored runs: seeds, instruction set and first weights all differ."""
+    """The machines of the stored runs, which differ in seeds, instruction set and first weights."""
     sets = (NATIVE.environment, AVX2, SSE)
     return [StandIn(sets[k % 3], {"seeds": 100_000 + 1000 * k, "ulp": k}) for k in range(count)]
 
 
 def environment(stand_in: StandIn) -> dict[str, str]:
-    """This process's environment, for a process that shall run under the stand-in."""
-    return os.environ | stand_in.environment | ({VARIABLE: json.dumps(stand_in.changes)} if stand_in.changes else {})
+    """The environment of a new process that runs under the stand-in."""
+    changes = {VARIABLE: json.dumps(stand_in.changes)} if stand_in.changes else {}
+    return os.environ | stand_in.environment | changes
 
 
 def apply() -> None:
-    """Make the changes that the environment names, in this process. Without any, nothing is imported."""
+    """Make the changes that the environment names, in this process. Without any, import nothing."""
     changes = json.loads(os.environ.get(VARIABLE, "{}"))
     if seeds := changes.get("seeds"):
         _move_seeds(seeds)
@@ -58,7 +62,7 @@ def apply() -> None:
 
 
 def _move_seeds(shift: int) -> None:
-    """Every generator of PyTorch and NumPy that gets a seed gets another one."""
+    """Give every generator of PyTorch and NumPy that gets a seed another one."""
     import numpy as np
     import torch
 
@@ -67,7 +71,8 @@ def _move_seeds(shift: int) -> None:
             return int(seed) + shift
         return [moved(seed[0]), *seed[1:]] if isinstance(seed, (list, tuple)) else seed
 
-    seed_all, random_state, default_rng = torch.manual_seed, np.random.RandomState, np.random.default_rng
+    seed_all, default_rng = torch.manual_seed, np.random.default_rng
+    random_state = np.random.RandomState
 
     class Generator(torch.Generator):
         def manual_seed(self, seed):
@@ -83,7 +88,7 @@ def _move_seeds(shift: int) -> None:
 
 
 def _move_first_weights(draw: int) -> None:
-    """What an optimiser gets to train starts one unit in the last place off, up or down: w (1 ± ε)."""
+    """Move each first weight of an optimiser by one unit in the last place: w becomes w (1 ± ε)."""
     import torch
 
     begin = torch.optim.Optimizer.__init__
@@ -91,7 +96,7 @@ def _move_first_weights(draw: int) -> None:
     @torch.no_grad()
     def __init__(self, params, defaults):
         begin(self, params, defaults)
-        generator = torch._C.Generator().manual_seed(draw)  # its own: no other draw changes
+        generator = torch._C.Generator().manual_seed(draw)  # its own: other draws stay
         for weight in (weight for group in self.param_groups for weight in group["params"]):
             sign = torch.randint(2, weight.shape, generator=generator).to(weight) * 2 - 1
             weight.mul_(1 + sign * torch.finfo(weight.dtype).eps)
@@ -100,9 +105,8 @@ def _move_first_weights(draw: int) -> None:
 
 
 def _train_on_cuda() -> None:
-    """`fit` trains on the GPU, and hands the model back on the CPU, where the cells look at it."""
-    import geolab
-    import geolab.training as training
+    """Let `fit` train on the GPU and hand the model back on the CPU, where the cells look at it."""
+    from geolab import training
 
     fit = training.fit
 
@@ -111,4 +115,4 @@ def _train_on_cuda() -> None:
         model.cpu()
         return history
 
-    geolab.fit = training.fit = on_cuda
+    training.fit = on_cuda

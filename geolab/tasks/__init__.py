@@ -1,6 +1,9 @@
-"""Data. A task knows the floor that no model beats, and what predictors score that learn nothing."""
+"""Data. A task knows the floor that no model beats, and what predictors that learn nothing score.
 
-from geolab.tasks.base import Pairs, Task, least_squares
+`TASKS` holds every task by name. A new task is one file, one import and one entry here.
+"""
+
+from geolab.tasks.base import Classification, Pairs, Regression, Task, least_squares
 from geolab.tasks.copying import Copy
 from geolab.tasks.denoising import Denoising
 from geolab.tasks.echo import Echo
@@ -14,5 +17,12 @@ from geolab.tasks.sudoku import Sudoku
 from geolab.tasks.text import Text
 from geolab.tasks.words import Words
 
-__all__ = ["Copy", "Denoising", "Echo", "Gyroscope", "Moons", "NearPi", "Negation", "Pairs", "RandomTokens", "Reflection",
-           "Stream", "Sudoku", "Task", "Text", "Words", "least_squares"]
+TASKS: dict[str, type[Task]] = {
+    "copy": Copy, "denoising": Denoising, "echo": Echo, "gyroscope": Gyroscope, "moons": Moons,
+    "near-pi": NearPi, "negation": Negation, "random-tokens": RandomTokens,
+    "reflection": Reflection, "stream": Stream, "sudoku": Sudoku, "text": Text, "words": Words,
+}
+
+__all__ = ["TASKS", "Classification", "Copy", "Denoising", "Echo", "Gyroscope", "Moons", "NearPi",
+           "Negation", "Pairs", "RandomTokens", "Reflection", "Regression", "Stream", "Sudoku",
+           "Task", "Text", "Words", "least_squares"]

@@ -1,147 +1,208 @@
-"""Text, byte by byte: predict the next byte. A real sample lies in the package, larger corpora come from the network.
+"""Text, byte by byte: predict the next byte. The file also reads the corpora of all tasks on text.
 
-    inputs b_0 … b_{T−1},   targets b_1 … b_T,   loss −ln p(b_{t+1} | b_0 … b_t) in nats a byte
+    documents of a split  →  tokens, end to end  →  windows of context + 1 tokens
+    inputs b_0 … b_{T−1},   targets b_1 … b_T,   loss −ln p(b_{t+1} | b_0 … b_t) in nats per byte
 
-The sample is public-domain English, see data/README.md. The corpora that the papers train on are read by name through
-the `datasets` library (`pip install "geolab[text]"`). Bytes stand for every corpus's own tokens: losses of the papers,
-in nats a token, do not compare.
+A corpus is "sample", which is part of the package (public-domain English, see data/README.md), a
+name in CORPORA, or a folder with .txt files. The corpora by name are those that the papers train
+on. The `datasets` library (`pip install "geolab[text]"`) reads them from the network. The tokens of
+`Text` are bytes for every corpus, so its losses don't compare with those of the papers, which are
+in nats per token of the corpus's own tokenizer.
 """
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from geolab.tasks.base import Pairs, require_counts, require_split
+from geolab.tasks.base import Classification, Pairs, log_loss, next_step, require_split, unigram
 
 SAMPLE_SHA256 = "da3b2bd7f29bebc0eb3410a0bd59a064f464807757d64324094744dc88635def"
+PIECE = 2**16  # characters; each piece of a longer file is a document
 
-CORPORA = {  # name: what load_dataset takes, the field with the text, and whether there is a validation split
+CORPORA = {  # name: arguments of load_dataset, the field with the text, is there a validation split
     "wikitext-2": ({"path": "Salesforce/wikitext", "name": "wikitext-2-raw-v1"}, "text", True),
     "wikitext-103": ({"path": "Salesforce/wikitext", "name": "wikitext-103-raw-v1"}, "text", True),
-    "ptb": ({"path": "ptb-text-only/ptb_text_only", "revision": "refs/convert/parquet"}, "sentence", True),
+    "ptb": ({"path": "ptb-text-only/ptb_text_only", "revision": "refs/convert/parquet"},
+            "sentence", True),
     "openwebtext": ({"path": "Skylion007/openwebtext"}, "text", False),
     "fineweb-edu": ({"path": "HuggingFaceFW/fineweb-edu", "name": "sample-100BT"}, "text", False),
 }
 
+Encode = Callable[[str], np.ndarray]  # a document -> its tokens, with one that ends it
+
+
+class Corpus(Classification):
+    """What the tasks on text share: a corpus, and windows of `context` tokens on its tokens."""
+
+    corpus: str
+    context: int
+
+    def __post_init__(self):
+        self.require_counts(context=1)
+        if self.corpus not in ("sample", *CORPORA) and not any(Path(self.corpus).rglob("*.txt")):
+            names = ", ".join(map(repr, ("sample", *CORPORA)))
+            raise ValueError(f"corpus must be one of {names}, or a folder with .txt files, "
+                             f"got {self.corpus!r}")
+
+    def tokens(self, split: str) -> np.ndarray:
+        """(length,): the tokens of a split, end to end."""
+        raise NotImplementedError
+
+    def sample(self, split: str, seed: int | None = None) -> Pairs:
+        """Windows that lie side by side; with a seed, as many windows that start at random.
+
+        Side by side, the last target of a window is the first input of the next one.
+
+        Raises: ValueError for a context that is as long as the text; ImportError without the
+            `datasets` library; ConnectionError where the network doesn't give the corpus.
+        """
+        require_split(split)
+        tokens = self.tokens(split)
+        count = (len(tokens) - 1) // self.context
+        if count < 1:
+            raise ValueError(f"context must be shorter than the {len(tokens)} tokens of the text, "
+                             f"got {self.context}")
+        start = self.context * np.arange(count)
+        if seed is not None:
+            start = np.random.RandomState(seed).randint(len(tokens) - self.context, size=count)
+        windows = tokens[start[:, None] + np.arange(self.context + 1)]
+        return next_step(torch.from_numpy(windows.astype(np.int64)))
+
+    def bayes_floor(self) -> float:
+        """0, a lower bound, since a cross-entropy of tokens is not negative.
+
+        Nobody knows the entropy rate of English.
+        """
+        return 0.0
+
 
 @dataclass(frozen=True)
-class Text:
-    """The text task: (N, context) bytes in and next bytes out, as int64; `Text.vocabulary` is a model's size."""
+class Text(Corpus):
+    """The text task: (N, context) bytes in, the next bytes out, loss in nats per byte."""
 
-    corpus: str = "sample"    # or a name in CORPORA
-    context: int = 128        # bytes a model reads
-    size: int = 1_000_000     # bytes to read of another corpus for training; a tenth as many for validation
+    corpus: str = "sample"    # or a name in CORPORA, or a folder with .txt files
+    context: int = 128        # bytes that a model reads
+    size: int = 1_000_000     # training bytes of another corpus; validation reads a tenth as many
 
     vocabulary = 256
 
     def __post_init__(self):
-        if self.corpus != "sample" and self.corpus not in CORPORA:
-            raise ValueError(f"corpus must be one of 'sample', {', '.join(map(repr, CORPORA))}, got {self.corpus!r}")
-        require_counts(self, context=1, size=1)
+        super().__post_init__()
+        self.require_counts(size=1)
 
-    def sample(self, split: str, seed: int | None = None) -> Pairs:
-        """Windows side by side, the first byte of one the last target of the one before; a seed starts them at random."""
-        require_split(split)
-        return windows(np.frombuffer(read(self.corpus, split, self.size), np.uint8), self.context, seed)
-
-    def decode(self, tokens: Tensor) -> str:
-        """(T,) bytes as text."""
-        return bytes(tokens.tolist()).decode(errors="replace")
-
-    def loss(self, prediction: Tensor, target: Tensor) -> Tensor:
-        return F.cross_entropy(prediction.flatten(0, 1), target.flatten())
-
-    def bayes_floor(self) -> float:
-        """0, a lower bound: a cross-entropy of bytes is not negative. The entropy rate of English is not known."""
-        return 0.0
+    def tokens(self, split: str) -> np.ndarray:
+        return np.frombuffer(read_bytes(self.corpus, split, self.size), np.uint8)
 
     def baselines(self) -> dict[str, float]:
-        """Counts of the training text, one added to each, as probabilities of a byte and of a byte after another."""
+        """Counts of bytes and of pairs of bytes in the training text, one added to each count."""
         train, (inputs, targets) = self.sample("train"), self.sample("validation")
-        pairs = torch.bincount((256 * train.inputs + train.targets).flatten(), minlength=256**2).view(256, 256).double()
-        unigram, bigram = pairs.sum(0) + 1, pairs + 1
-        unigram, bigram = unigram / unigram.sum(), bigram / bigram.sum(1, keepdim=True)
+        bigram = pair_counts(train, 256).double() + 1
+        bigram /= bigram.sum(1, keepdim=True)
         return {"uniform": math.log(256),
-                "unigram": -unigram[targets].log().mean().item(),
-                "bigram": -bigram[inputs, targets].log().mean().item()}
+                "unigram": log_loss(unigram(train.targets, 256)[targets]),
+                "bigram": log_loss(bigram[inputs, targets])}
 
 
-def windows(data: np.ndarray, context: int, seed: int | None = None) -> Pairs:
-    """Windows of a sequence of tokens and what comes next; side by side, or started at random by a seed.
+def pair_counts(pairs: Pairs, vocabulary: int) -> Tensor:
+    """(vocabulary, vocabulary): how often each token (column) follows each token (row), int64."""
+    both = (vocabulary * pairs.inputs + pairs.targets).flatten()
+    return torch.bincount(both, minlength=vocabulary**2).view(vocabulary, vocabulary)
 
-    Raises: ValueError for a context that the sequence can't fill.
+
+def encode_bytes(document: str) -> np.ndarray:
+    """The bytes of a document in UTF-8 and a line break, uint8."""
+    return np.frombuffer(document.encode() + b"\n", np.uint8)
+
+
+def documents(corpus: str, split: str, held_out: int, encode: Encode) -> Iterator[str]:
+    """One pass over the documents of a split.
+
+    Where a corpus has no validation split, its first documents, up to the one with token number
+    `held_out`, are for validation and the others are for training.
+
+    Raises: as `Corpus.sample`.
     """
-    count = (len(data) - 1) // context
-    if count < 1:
-        raise ValueError(f"context must be shorter than the {len(data)} tokens of the text, got {context}")
-    if seed is None:
-        start = context * np.arange(count)
+    require_split(split)
+    if corpus == "sample":
+        yield sample_text(split).decode()
+    elif corpus in CORPORA and CORPORA[corpus][2]:
+        yield from _online(corpus, split)
     else:
-        start = np.random.RandomState(seed).randint(len(data) - context, size=count)
-    cut = torch.from_numpy(data[start[:, None] + np.arange(context + 1)].astype(np.int64))
-    return Pairs(cut[:, :-1], cut[:, 1:])
+        texts = _online(corpus, "train") if corpus in CORPORA else _folder(Path(corpus))
+        while held_out > 0 and (text := next(texts, None)) is not None:
+            held_out -= len(encode(text))
+            if split == "validation":
+                yield text
+        if split == "train":
+            yield from texts
 
 
-def read(corpus: str, split: str, size: int) -> bytes:
-    """The text of a split: of the shipped sample, or the first `size` bytes of a corpus by name."""
-    return _sample(split) if corpus == "sample" else _online(corpus, split, size)
+def first_tokens(texts: Iterator[str], count: int, encode: Encode) -> np.ndarray:
+    """(at most count,): the first tokens of documents laid end to end. It reads no more of them."""
+    parts, missing = [np.empty(0, np.uint8)], count
+    while missing > 0 and (text := next(texts, None)) is not None:
+        parts.append(encode(text))
+        missing -= len(parts[-1])
+    return np.concatenate(parts)[:count]
 
 
 @cache
-def _sample(split: str) -> bytes:
-    """The first nine tenths, or the last."""
+def read_bytes(corpus: str, split: str, size: int) -> bytes:
+    """The sample, or the first `size` bytes of another corpus; a tenth of them for validation."""
+    if corpus == "sample":
+        return sample_text(split)
+    texts = documents(corpus, split, size // 10, encode_bytes)
+    return first_tokens(texts, size if split == "train" else size // 10, encode_bytes).tobytes()
+
+
+def sample_text(split: str) -> bytes:
+    """The first nine tenths of the text in the package, for training, or the last tenth.
+
+    Raises: ValueError where the file was changed.
+    """
     path = files("geolab.tasks") / "data" / "jargon.txt"
     data = path.read_bytes()
-    _require_hash(data, SAMPLE_SHA256, str(path))
+    if (got := hashlib.sha256(data).hexdigest()) != SAMPLE_SHA256:
+        raise ValueError(f"{path} has SHA-256 {got}, expected {SAMPLE_SHA256}: the file was "
+                         "changed; restore or reinstall it")
     cut = 9 * len(data) // 10
     return data[:cut] if split == "train" else data[cut:]
 
 
-def _require_hash(data: bytes, expected: str, path: str) -> None:
-    got = hashlib.sha256(data).hexdigest()
-    if got != expected:
-        raise ValueError(f"{path} has SHA-256 {got}, expected {expected}: the file was changed; restore or reinstall it")
+def _folder(folder: Path) -> Iterator[str]:
+    """The text of the files, by name. Long files come in pieces, so they need not fit in memory."""
+    for path in sorted(folder.rglob("*.txt")):
+        with path.open(encoding="utf-8", errors="replace", newline="") as file:
+            while piece := file.read(PIECE):
+                yield piece
 
 
-@cache
-def _online(corpus: str, split: str, size: int) -> bytes:
-    """The first bytes of a corpus. One without a validation split gives its first texts to validation, the next to training."""
-    has_validation = CORPORA[corpus][2]
-    texts = online(corpus, split if has_validation else "train")
-    held_out = _read(texts, size // 10) if split == "validation" or not has_validation else b""
-    return held_out if split == "validation" else _read(texts, size)
-
-
-def online(corpus: str, split: str) -> Iterator[str]:
-    """The texts of a corpus by name, as the network gives them.
-
-    Raises: ImportError without datasets; ConnectionError where the network doesn't give the corpus.
-    """
+@contextmanager
+def reading(what: str, library: str, instead: str) -> Generator[None, None, None]:
+    """Say what to do where a library is missing, or where the network doesn't answer."""
     try:
-        from datasets import load_dataset
+        yield
     except ImportError as error:
-        raise ImportError(f"corpus {corpus!r} is read with the datasets library: pip install \"geolab[text]\". "
-                          "Text(\"sample\"), and Stream of a folder, need neither it nor a network") from error
+        raise ImportError(f"{what} needs {library}. {instead}") from error
+    except OSError as error:  # from the library or the network; ConnectionError is one
+        raise ConnectionError(f"{what} could not be read from the network: {error}. "
+                              f"{instead}") from error
+
+
+def _online(corpus: str, split: str) -> Iterator[str]:
+    """The texts of a corpus by name, as the network gives them."""
     arguments, field, _ = CORPORA[corpus]
-    try:
+    with reading(f"corpus {corpus!r}", 'the datasets library: pip install "geolab[text]"',
+                 'The corpus "sample", or a folder, needs neither the library nor a network'):
+        from datasets import load_dataset
         for row in load_dataset(**arguments, split=split, streaming=True):
             yield row[field]
-    except OSError as error:  # what the library and the network raise, ConnectionError among them
-        raise ConnectionError(f"corpus {corpus!r} could not be read from the network: {error}. "
-                              "Text(\"sample\"), and Stream of a folder, need no network") from error
-
-
-def _read(texts, size: int) -> bytes:
-    """Whole texts, a line break after each, until there are `size` bytes; the rest of the last one is dropped."""
-    data = bytearray()
-    while len(data) < size and (text := next(texts, None)) is not None:
-        data += text.encode() + b"\n"
-    return bytes(data[:size])

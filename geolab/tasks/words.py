@@ -1,10 +1,11 @@
-"""Words: the text of `Text`, word by word; predict the next one.
+"""Words: the text of `Text`, word by word; predict the next word.
 
-    inputs w_0 … w_{T−1},   targets w_1 … w_T,   loss −ln p(w_{t+1} | w_0 … w_t) in nats a word
+    inputs w_0 … w_{T−1},   targets w_1 … w_T,   loss −ln p(w_{t+1} | w_0 … w_t) in nats per word
 
-As in the language notebooks of the Geometric Transformer lecture: lower case, the most frequent words of the training text, <unk>
-for the others, <eos> at the end of a line. A word is a run of letters, digits and apostrophes; every other mark stands alone.
-<unk> counts as a word, so losses of two vocabularies don't compare.
+This follows the language notebooks of the Geometric Transformer lecture: words in lower case, the
+most frequent words of the training text, <unk> for all others, and <eos> at the end of a line. A
+word is a run of letters, digits and apostrophes; every other mark stands alone. <unk> counts as a
+word, so losses with two vocabularies don't compare.
 """
 
 import math
@@ -15,94 +16,76 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-from geolab.tasks.base import Pairs, require_counts, require_split
-from geolab.tasks.text import Text, read, windows
+from geolab.tasks.base import log_loss, unigram
+from geolab.tasks.text import Corpus, pair_counts, read_bytes
 
 UNKNOWN, LINE_END = "<unk>", "<eos>"
-WORD = re.compile(r"<unk>|[\w']+|[^\w\s]|\n")  # some corpora hold <unk> already
+WORD = re.compile(r"<unk>|[\w']+|[^\w\s]|\n")  # some corpora already hold <unk>
 
 
 class MostFrequent(NamedTuple):
-    """The most frequent word of the training text, and the share of right answers of whoever always says it."""
+    """The most frequent training word, and the share of right answers of always saying it."""
 
     word: str
     accuracy: float
 
 
 @dataclass(frozen=True)
-class Words:
-    """The words task: (N, context) words in and next words out, as int64; `vocabulary` is a model's size."""
+class Words(Corpus):
+    """The words task: (N, context) words in, the next words out, loss in nats per word."""
 
-    types: int = 2000         # words with a number of their own
-    context: int = 64         # words a model reads
-    corpus: str = "sample"    # or another that `Text` knows by name
-    size: int = 1_000_000     # bytes to read of another corpus for training; a tenth as many for validation
+    types: int = 2000         # words that have their own numbers
+    context: int = 64         # words that a model reads
+    corpus: str = "sample"    # or a name in CORPORA, or a folder with .txt files
+    size: int = 1_000_000     # training bytes of another corpus; validation reads a tenth as many
 
     def __post_init__(self):
-        Text(self.corpus, self.context, self.size)  # refuses what it can't read
-        require_counts(self, types=1)
+        super().__post_init__()
+        self.require_counts(types=1, size=1)
 
     @property
     def vocabulary(self) -> int:
-        """The numbers of a model: <unk> is 0, then the types, the most frequent first."""
+        """The size of a model's vocabulary: <unk> is 0, then come the types by frequency."""
         return self.types + 1
 
-    def sample(self, split: str, seed: int | None = None) -> Pairs:
-        """Windows side by side, the first word of one the last target of the one before; a seed starts them at random."""
-        require_split(split)
+    def tokens(self, split: str) -> np.ndarray:
         number = {word: i for i, word in enumerate(self.words())}
-        return windows(np.array([number.get(token, 0) for token in _tokens(self.corpus, split, self.size)]), self.context, seed)
+        text = split_words(self.corpus, split, self.size)
+        return np.array([number.get(word, 0) for word in text])
 
     def words(self) -> list[str]:
-        """What each number means."""
-        count = Counter(_tokens(self.corpus, "train", self.size))
+        """What each number means; the list is shorter than `vocabulary` for a small text."""
+        count = Counter(split_words(self.corpus, "train", self.size))
         del count[UNKNOWN]
         return [UNKNOWN] + [word for word, _ in count.most_common(self.types)]
 
-    def decode(self, tokens: Tensor) -> str:
-        """(T,) words as text, a blank between two, a line break for <eos>."""
-        words = self.words()
-        return " ".join(words[token] for token in tokens.tolist()).replace(LINE_END, "\n")
-
-    def loss(self, prediction: Tensor, target: Tensor) -> Tensor:
-        return F.cross_entropy(prediction.flatten(0, 1), target.flatten())
-
-    def accuracy(self, prediction: Tensor, target: Tensor) -> Tensor:
-        """Scalar: the share of right words."""
-        return (prediction.argmax(-1) == target).double().mean()
-
-    def bayes_floor(self) -> float:
-        """0, a lower bound: a cross-entropy of words is not negative. The entropy rate of English is not known."""
-        return 0.0
-
     def most_frequent(self) -> MostFrequent:
-        """What accuracy costs nothing."""
-        word = torch.bincount(self.sample("train").targets.flatten()).argmax()
-        return MostFrequent(self.words()[word], (self.sample("validation").targets == word).double().mean().item())
+        """The accuracy on validation that needs no model."""
+        chance = unigram(self.sample("train").targets, self.vocabulary)
+        word = int(chance.argmax())
+        right = self.sample("validation").targets == word
+        return MostFrequent(self.words()[word], right.double().mean().item())
 
     def baselines(self) -> dict[str, float]:
-        """Counts of the training text. The unigram adds one to each; the bigram leans on it, as Witten and Bell (1991) do:
+        """Counts in the training text. The unigram u adds one to each count.
 
-            p(w | v) = (c(v, w) + n(v) u(w)) / (c(v) + n(v)),   n(v) the number of different words seen after v
+        The bigram mixes its counts with the unigram, as Witten and Bell (1991) do:
+
+            p(w | v) = (c(v, w) + n(v) u(w)) / (c(v) + n(v)),   n(v) different words follow v
         """
         train, (inputs, targets) = self.sample("train"), self.sample("validation")
-        pairs = torch.bincount((self.vocabulary * train.inputs + train.targets).flatten(), minlength=self.vocabulary**2)
-        pairs = pairs.view(self.vocabulary, self.vocabulary)
-        unigram = pairs.sum(0).double() + 1
-        unigram /= unigram.sum()
-        followers = (pairs > 0).sum(1).clamp(min=1)  # a word that no other follows: the unigram alone
-        bigram = (pairs[inputs, targets] + followers[inputs] * unigram[targets]) / (pairs.sum(1) + followers)[inputs]
+        alone = unigram(train.targets, self.vocabulary)
+        pairs = pair_counts(train, self.vocabulary)
+        followers = (pairs > 0).sum(1).clamp(min=1)  # where no word follows: the unigram alone
+        bigram = pairs[inputs, targets] + followers[inputs] * alone[targets]
         return {"uniform": math.log(self.vocabulary),
-                "unigram": -unigram[targets].log().mean().item(),
-                "bigram": -bigram.log().mean().item()}
+                "unigram": log_loss(alone[targets]),
+                "bigram": log_loss(bigram / (pairs.sum(1) + followers)[inputs])}
 
 
 @cache
-def _tokens(corpus: str, split: str, size: int) -> list[str]:
-    """The words of a text, before any of them is replaced."""
-    text = read(corpus, split, size).decode(errors="replace").lower()
+def split_words(corpus: str, split: str, size: int) -> list[str]:
+    """The words of a text, before <unk> replaces any of them."""
+    text = read_bytes(corpus, split, size).decode(errors="replace").lower()
     return [LINE_END if word == "\n" else word for word in WORD.findall(text)]

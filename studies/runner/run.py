@@ -3,7 +3,8 @@
     Study = a question, and for each size a list of arms
     file  = arrange({part: its runs}, {part: its task}, size)
 
-`run` trains what is missing and gives the content of the file; `python -m studies` is its command.
+`run_study` trains what is missing and gives the content of the file; `python -m studies` is its
+command.
 """
 
 import shlex
@@ -91,8 +92,8 @@ class Part:
         return arm
 
 
-def run(study: Study, size: str = "cpu", part: Part = Part(), *, device: str = "cpu", jobs: int = 1,
-        folder: str | Path = "runs", reason: str = "") -> dict:
+def run_study(study: Study, size: str = "cpu", part: Part = Part(), *, device: str = "cpu",
+              jobs: int = 1, folder: str | Path = "runs", reason: str = "") -> dict:
     """Train what is missing of a study, and give what its file holds.
 
     Arguments:

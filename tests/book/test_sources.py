@@ -1,4 +1,4 @@
-"""The book's parts fit together: the table of contents, the bibliography, and links to files of the repository."""
+"""The table of contents, the bibliography and links to files of the repository fit together."""
 
 import json
 import re
@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = [*sorted(ROOT.glob("notebooks/*.ipynb")), *sorted(ROOT.glob("book/*.ipynb"))]
 PAGES = [*NOTEBOOKS, *sorted(ROOT.glob("book/*.md"))]
 READ_ON_GITHUB = sorted(ROOT.glob("*.md"))
-names = pytest.mark.parametrize("path", [*PAGES, *READ_ON_GITHUB], ids=lambda path: str(path.relative_to(ROOT)))
+names = pytest.mark.parametrize("path", [*PAGES, *READ_ON_GITHUB],
+                                ids=lambda path: str(path.relative_to(ROOT)))
 
 
 def text(path: Path) -> str:
@@ -24,7 +25,8 @@ def text(path: Path) -> str:
 
 def toc() -> list[str]:
     contents = yaml.safe_load((ROOT / "_toc.yml").read_text())
-    return [contents["root"], *(chapter["file"] for part in contents["parts"] for chapter in part["chapters"])]
+    chapters = [chapter["file"] for part in contents["parts"] for chapter in part["chapters"]]
+    return [contents["root"], *chapters]
 
 
 def test_every_page_is_in_the_table_of_contents_once_and_every_entry_exists():
@@ -38,18 +40,21 @@ def test_chapters_are_in_the_order_of_their_numbers():
 
 @names
 def test_every_citation_is_in_the_bibliography(path):
-    cited = {key.strip() for keys in re.findall(r"\{(?:foot)?cite(?::\w+)?\}`([^`]+)`", text(path)) for key in keys.split(",")}
+    roles = re.findall(r"\{(?:foot)?cite(?::\w+)?\}`([^`]+)`", text(path))
+    cited = {key.strip() for keys in roles for key in keys.split(",")}
     assert cited <= set(parse_file(ROOT / "book/references.bib").entries)
 
 
 def test_every_entry_of_the_bibliography_can_be_cited():
     for key, entry in parse_file(ROOT / "book/references.bib").entries.items():
-        assert entry.persons.get("author") and entry.fields.get("title") and entry.fields.get("year"), key
+        assert entry.persons.get("author"), key
+        assert entry.fields.get("title") and entry.fields.get("year"), key
 
 
 @names
 def test_every_colab_link_opens_a_file_of_the_repository(path):
-    opened = re.findall(r"https://colab\.research\.google\.com/github/[^)\s\"]*?/blob/[^/)\s]+/([^)\s\"]+)", path.read_text())
+    link = r"https://colab\.research\.google\.com/github/[^)\s\"]*?/blob/[^/)\s]+/([^)\s\"]+)"
+    opened = re.findall(link, path.read_text())
     assert not [name for name in opened if not (ROOT / name).is_file()]
 
 

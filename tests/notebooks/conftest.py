@@ -32,22 +32,26 @@ class Notebook:
         return "\n\n".join(cell["source"] for cell in self.cells if cell["cell_type"] == "markdown")
 
     def exercises(self) -> list[tuple[str, str, int]]:
-        """In the order of the notebook: (exercise | solution-start | solution-end, label, code cells before it)."""
+        """(kind, label, number of code cells before it) in the order of the notebook.
+
+        The kinds are exercise, solution-start and solution-end.
+        """
+        kinds = "exercise|solution-start|solution-end"
+        mark = re.compile(rf"^[:`]{{3,}}\{{({kinds})\}} *(.*)\n((?::.*\n)*)", re.M)
         found, code = [], 0
         for cell in self.cells:
             if cell["cell_type"] == "code":
                 code += 1
                 continue
-            for kind, title, options in re.findall(
-                    r"^[:`]{3,}\{(exercise|solution-start|solution-end)\} *(.*)\n((?::.*\n)*)", cell["source"] + "\n", re.M):
+            for kind, title, options in mark.findall(cell["source"] + "\n"):
                 label = re.search(r"^:label: *(\S+)", options, re.M) if kind == "exercise" else None
                 found.append((kind, label[1] if label else title.strip(), code))
         return found
 
     def in_solutions(self) -> list[dict]:
         """The code cells between a solution's start and its end."""
-        marks = [(kind, code) for kind, _, code in self.exercises() if kind != "exercise"]
-        return [cell for (_, start), (_, end) in zip(marks[::2], marks[1::2]) for cell in self.code[start:end]]
+        ends = [code for kind, _, code in self.exercises() if kind != "exercise"]
+        return [cell for start, end in zip(ends[::2], ends[1::2]) for cell in self.code[start:end]]
 
 
 def last_call(source: str) -> str | None:

@@ -1,4 +1,7 @@
-"""`make address` carries the repository's address to every place, from git, from GitHub or by hand; unknown, it is a sentence."""
+"""`make address` carries the repository's address to every place.
+
+It comes from git, from GitHub or from the command line. Where none is known, a sentence says so.
+"""
 
 import importlib.util
 import json
@@ -7,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 IGNORED = [".git", *(line.strip("/") for line in (ROOT / ".gitignore").read_text().split())]
+PACKAGES = ("geolab", "studies", "benchmarks")
 HERS = "https://github.com/a-reader/her-copy"
 LINK = re.compile(r"https://(?:colab\.research\.google\.com/)?github(?:\.com)?/[^)\s\"'\\]+")
 spec = importlib.util.spec_from_file_location("address", ROOT / "tools/address.py")
@@ -23,7 +28,8 @@ spec.loader.exec_module(tool)
 
 def address(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")}
-    return subprocess.run([sys.executable, root / "tools/address.py", *arguments], capture_output=True, text=True, check=False,
+    command = [sys.executable, root / "tools/address.py", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False,
                           env=clean | environment)
 
 
@@ -37,15 +43,18 @@ def setup_cell(text: str) -> dict:
 
 
 def require_address(root: Path, url: str, branch: str) -> None:
-    """Every place names it, and a check agrees."""
+    """Assert that every place names the address, and that --check agrees."""
     assert address(root, "--check").returncode == 0
     after = texts(root)
-    assert yaml.safe_load(after[Path("_config.yml")])["repository"].items() >= {"url": url, "branch": branch}.items()
+    repository = yaml.safe_load(after[Path("_config.yml")])["repository"]
+    assert (repository["url"], repository["branch"]) == (url, branch)
+    name = url.removeprefix("https://github.com/")
     for path, text in after.items():
         if path.suffix == ".ipynb":
-            source = "".join(setup_cell(text)["source"])
-            assert f'"--branch", "{branch}", "{url}"' in source and setup_cell(text)["metadata"]["tags"] == ["remove-cell"]
-            link = f"https://colab.research.google.com/github/{url.removeprefix('https://github.com/')}/blob/{branch}/{path}"
+            cell = setup_cell(text)
+            assert f'"--branch", "{branch}", "{url}"' in "".join(cell["source"])
+            assert cell["metadata"]["tags"] == ["remove-cell"]
+            link = f"https://colab.research.google.com/github/{name}/blob/{branch}/{path}"
             assert f"({link})\n" in after[Path("README.md")]
     assert f'repository-code: "{url}"\n' in after[Path("CITATION.cff")]
 
@@ -54,7 +63,8 @@ def require_address(root: Path, url: str, branch: str) -> None:
 def copy(tmp_path) -> Path:
     """The repository, without its history."""
     root = tmp_path / "copy"
-    shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*IGNORED, "results", "geolab", "benchmarks", "tests"))
+    left = shutil.ignore_patterns(*IGNORED, ".ruff_cache", "results", *PACKAGES, "tests")
+    shutil.copytree(ROOT, root, ignore=left)
     return root
 
 
@@ -64,23 +74,28 @@ def test_every_place_has_the_address_of_the_configuration():
 
 
 @pytest.mark.parametrize("remote, url", [
-    ("https://github.com/someone/book.git", "https://github.com/someone/book"), ("git@github.com:someone/book.git", "https://github.com/someone/book"),
-    ("ssh://git@github.com/someone/book", "https://github.com/someone/book"), ("https://token@github.com/some-one/b.k/", "https://github.com/some-one/b.k"),
-    ("/srv/git/book", ""), ("https://example.org/someone/book", ""), ("https://github.com/someone", ""), ("", "")])
+    ("https://github.com/someone/book.git", "https://github.com/someone/book"),
+    ("git@github.com:someone/book.git", "https://github.com/someone/book"),
+    ("ssh://git@github.com/someone/book", "https://github.com/someone/book"),
+    ("https://token@github.com/some-one/b.k/", "https://github.com/some-one/b.k"),
+    ("/srv/git/book", ""), ("https://example.org/someone/book", ""),
+    ("https://github.com/someone", ""), ("", "")])
 def test_a_remote_in_any_form_is_understood(remote, url):
     assert tool.on_github(remote) == url
 
 
 def test_it_is_taken_from_git(copy):
     subprocess.run(["git", "init", "-q", copy], check=True)
-    subprocess.run(["git", "-C", copy, "remote", "add", "origin", "git@github.com:a-reader/her-copy.git"], check=True)
+    remote = "git@github.com:a-reader/her-copy.git"
+    subprocess.run(["git", "-C", copy, "remote", "add", "origin", remote], check=True)
     assert address(copy).returncode == 0
     require_address(copy, HERS, "main")
 
 
 def test_on_github_it_is_that_of_the_repository_that_runs(copy):
     assert address(copy, "--url", "https://github.com/the/parent").returncode == 0
-    assert address(copy, GITHUB_REPOSITORY="a-reader/her-copy", GITHUB_REF_NAME="spring").returncode == 0
+    running = {"GITHUB_REPOSITORY": "a-reader/her-copy", "GITHUB_REF_NAME": "spring"}
+    assert address(copy, **running).returncode == 0
     require_address(copy, HERS, "spring")
     assert not [path for path, text in texts(copy).items() if "the/parent" in text]
 
@@ -93,7 +108,8 @@ def test_by_hand_it_is_what_was_given(copy):
 def test_an_address_that_colab_cannot_open_is_refused_and_nothing_is_changed(copy):
     before = texts(copy)
     refused = address(copy, "--url", "https://example.org/a/book")
-    assert refused.returncode == 2 and "--url must be https://github.com/OWNER/NAME" in refused.stderr
+    assert refused.returncode == 2
+    assert "--url must be https://github.com/OWNER/NAME" in refused.stderr
     assert texts(copy) == before
 
 
@@ -103,11 +119,13 @@ def test_unknown_it_is_a_sentence_and_no_link(copy):
     config.write_text(config.read_text().replace(HERS, ""))
     assert address(copy).returncode == 0
     after = texts(copy)
-    assert "no public address yet" in after[Path("README.md")] and "repository-code" not in after[Path("CITATION.cff")]
+    readme = after[Path("README.md")]
+    assert "no public address yet" in readme
+    assert "repository-code" not in after[Path("CITATION.cff")]
+    assert not LINK.findall(readme.partition("<!-- colab -->")[2].partition("<!-- /colab -->")[0])
     for path, text in after.items():
-        if path.suffix == ".ipynb" or path == Path("README.md"):
-            named = "".join(setup_cell(text)["source"]) if path.suffix == ".ipynb" else text.partition("<!-- colab -->")[2].partition("<!-- /colab -->")[0]
-            assert not LINK.findall(named), path
+        if path.suffix == ".ipynb":
+            assert not LINK.findall("".join(setup_cell(text)["source"])), path
 
 
 def test_check_names_what_is_out_of_date_and_changes_nothing(copy):
@@ -116,23 +134,31 @@ def test_check_names_what_is_out_of_date_and_changes_nothing(copy):
     before = texts(copy)
     checked = address(copy, "--check")
     named = {line.split(":")[0] for line in checked.stdout.splitlines()[:-1]}
-    assert checked.returncode == 1 and named == {str(path) for path in before if path.suffix == ".ipynb"} | {"README.md", "CITATION.cff"}
+    notebooks = {str(path) for path in before if path.suffix == ".ipynb"}
+    assert checked.returncode == 1 and named == notebooks | {"README.md", "CITATION.cff"}
     assert texts(copy) == before
 
 
 def test_the_setup_cell_works_on_colab_at_its_second_run_too(tmp_path, monkeypatch):
-    """A clone that is there isn't cloned again, and the path is set each time."""
+    """It doesn't clone again, and it sets the path each time."""
     calls, there = [], []
     source = tool.SETUP.format(url=HERS, branch="main")
     monkeypatch.setitem(sys.modules, "google.colab", object())
-    monkeypatch.setattr(subprocess, "run", lambda command, check: (calls.append(command), there.append(1)))
+    monkeypatch.setattr(subprocess, "run",
+                        lambda command, check: (calls.append(command), there.append(1)))
     monkeypatch.setattr(os.path, "exists", lambda path: bool(there))
-    for count in (1, 2):
+    for _ in range(2):
         monkeypatch.setattr(sys, "path", [])
         exec(source, {})
         assert len(calls) == 1 and sys.path == ["/content/book"]
     with pytest.raises(RuntimeError, match="make address"):
         exec(tool.SETUP_UNKNOWN, {})
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_clone_on_the_path_has_every_package(name):
+    """The setup cell puts the folder of the clone on the path, as this one is."""
+    assert PathFinder.find_spec(name, [str(ROOT)])
 
 
 def test_setup_is_the_first_code_cell_and_leaves_the_page(notebook):
@@ -148,5 +174,7 @@ def test_a_notebook_without_the_setup_cell_gets_one_and_loses_nothing(copy):
     notebook["cells"].remove(code[0])
     path.write_text(json.dumps(notebook))
     assert address(copy).returncode == 0
-    after = [cell["source"] for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
-    assert "".join(after[0]).startswith("# On Colab") and after[1:] == [cell["source"] for cell in code[1:]]
+    cells = json.loads(path.read_text())["cells"]
+    after = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
+    assert "".join(after[0]).startswith("# On Colab")
+    assert after[1:] == [cell["source"] for cell in code[1:]]

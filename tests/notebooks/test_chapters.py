@@ -1,4 +1,4 @@
-"""What every chapter has: exercises with running solutions, minutes, a summary, references."""
+"""Every chapter has exercises with solutions that run, minutes, a summary and references."""
 
 import re
 
@@ -11,10 +11,11 @@ def test_each_exercise_has_one_solution_and_it_runs(chapter):
     solved = []
     for kind, label, code in marks:
         if kind == "exercise":
-            assert open_solution is None, f"exercise {label} stands inside the solution of {open_solution}"
+            assert not open_solution, f"exercise {label} stands in the solution of {open_solution}"
             open_exercise = label
         elif kind == "solution-start":
-            assert label == open_exercise and open_solution is None, f"solution of {label} after exercise {open_exercise}"
+            assert label == open_exercise, f"solution of {label} after exercise {open_exercise}"
+            assert not open_solution, f"solution of {label} in the solution of {open_solution}"
             open_solution, first = label, code
         else:
             assert open_solution, "solution-end without a solution-start"
@@ -25,8 +26,10 @@ def test_each_exercise_has_one_solution_and_it_runs(chapter):
 
 
 def test_solutions_are_folded(chapter):
-    for label, options in re.findall(r"^[:`]{3,}\{solution-start\} *(.*)\n((?::.*\n)*)", chapter.text, re.M):
-        assert re.search(r"^:class:.*\bdropdown\b", options, re.M), f"the solution of {label} gives itself away"
+    solution = re.compile(r"^[:`]{3,}\{solution-start\} *(.*)\n((?::.*\n)*)", re.M)
+    for label, options in solution.findall(chapter.text):
+        folded = re.search(r"^:class:.*\bdropdown\b", options, re.M)
+        assert folded, f"the solution of {label} needs the class dropdown"
 
 
 def test_it_opens_with_one_title(chapter):

@@ -1,40 +1,48 @@
-"""Three kinds of check, told apart by construction: no cell asserts what it trained, but where that holds for any weights.
+"""No cell asserts what it trained, unless the assertion holds for any weights.
 
-Names are followed through a notebook: what `fit` or an optimiser's step has touched is trained, and what is made of it is, too.
-An `assert` about it must carry the words `# for any weights`, and be a theorem; all else that is trained goes to `live`.
+The test follows names through a notebook. What `fit` or an optimiser's step has touched is
+trained, and so is what a cell computes from it. An `assert` about it needs the words
+`# for any weights`, and must be a theorem. Everything else that is trained goes to `live`.
 """
 
 import ast
 
 MARK = "# for any weights"
+GROWS = ("append", "extend", "update", "setdefault", "add")  # methods that put something in
 
 
 def trains(node: ast.AST, trainers: set[str]) -> bool:
-    """Whether a call of `fit`, of a function that trains, or of an optimiser's step stands in it."""
+    """Whether the code calls `fit`, a function that trains, or an optimiser's step."""
     for call in ast.walk(node):
         if isinstance(call, ast.Call):
             if isinstance(call.func, ast.Name) and call.func.id in trainers:
                 return True
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "step" and "opt" in ast.unparse(call.func.value):
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "step" \
+                    and "opt" in ast.unparse(call.func.value):
                 return True
     return False
 
 
 class Taint(ast.NodeVisitor):
-    """The names that training has touched so far, and the asserts that speak of them."""
+    """The names that training has touched so far, and the asserts about them."""
 
     def __init__(self):
         self.trainers, self.names, self.asserts = {"fit"}, set(), []
 
     def touched(self, node: ast.AST | None) -> bool:
-        return node is not None and (trains(node, self.trainers) or bool(self.free(node) & self.names))
+        return node is not None and (trains(node, self.trainers) or self.speaks(node))
+
+    def speaks(self, node: ast.AST) -> bool:
+        """Whether the code names something that was trained."""
+        return bool(self.free(node) & self.names)
 
     def free(self, node: ast.AST) -> set[str]:
-        """Its names, but for those that it binds itself to something that no training has touched."""
+        """The names in the code, except those that it binds itself to something untrained."""
         if isinstance(node, (ast.FunctionDef, ast.Lambda)):
             own = {part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}
             body = node.body if isinstance(node.body, list) else [node.body]
-            own |= {part.id for line in body for part in ast.walk(line) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+            own |= {part.id for line in body for part in ast.walk(line)
+                    if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
             return set().union(*map(self.free, body)) - own
         if isinstance(node, ast.Name):
             return {node.id}
@@ -62,7 +70,7 @@ class Taint(ast.NodeVisitor):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         if trains(node, self.trainers):
             self.trainers.add(node.name)
-        self.mark(ast.Name(node.name), bool(self.free(node) & self.names))  # whether it speaks of what was trained
+        self.mark(ast.Name(node.name), self.speaks(node))
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         pass
@@ -81,14 +89,14 @@ class Taint(ast.NodeVisitor):
         for part in ast.walk(node.target):
             if isinstance(part, ast.Name):
                 self.mark(part, touched)
-        for _ in range(2):  # what the end of the body touches, its start sees
+        for _ in range(2):  # the start of the body sees what its end has touched
             for statement in node.body:
                 self.visit(statement)
 
     def visit_Call(self, node: ast.Call) -> None:
         if isinstance(node.func, ast.Name) and node.func.id == "fit" and node.args:
             self.mark(node.args[0], True)
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("append", "extend", "update", "setdefault", "add") \
+        if isinstance(node.func, ast.Attribute) and node.func.attr in GROWS \
                 and any(map(self.touched, node.args)):
             self.mark(node.func, True)
         self.generic_visit(node)
@@ -99,7 +107,7 @@ class Taint(ast.NodeVisitor):
 
 
 def about_training(sources: list[str]) -> list[str]:
-    """The asserts, without the mark, that speak of what was trained."""
+    """The asserts about what was trained that don't have the mark."""
     taint, found = Taint(), []
     for source in sources:
         taint.asserts = []
@@ -116,14 +124,21 @@ def test_no_cell_asserts_what_it_trained(notebook):
 
 def test_an_assert_about_a_trained_number_is_seen():
     train = "def train(seed):\n    model = make()\n    return model, fit(model, task, budget, seed)"
-    assert about_training(["history = fit(model, task)", "final = history.final", "assert final < 3"]) == ["assert final < 3"]
-    assert about_training([train, "runs = {s: train(s)[1] for s in (0, 1)}", "for h in runs.values():\n    assert h.final < 3"])
+    final = ["history = fit(model, task)", "final = history.final", "assert final < 3"]
+    assert about_training(final) == ["assert final < 3"]
+    assert about_training([train, "runs = {s: train(s)[1] for s in (0, 1)}",
+                           "for h in runs.values():\n    assert h.final < 3"])
     assert about_training(["fit(model, task)", "assert model.gate < 0.5"])
-    assert about_training(["kept = []\nfor s in range(3):\n    kept.append(fit(make(), task, seed=s))", "assert max(k.final for k in kept) < 3"])
-    assert about_training(["def run():\n    for _ in range(9):\n        optimizer.step()\n    return w", "w = run()\nassert w > 0"])
+    assert about_training([
+        "kept = []\nfor s in range(3):\n    kept.append(fit(make(), task, seed=s))",
+        "assert max(k.final for k in kept) < 3"])
+    assert about_training([
+        "def run():\n    for _ in range(9):\n        optimizer.step()\n    return w",
+        "w = run()\nassert w > 0"])
 
 
 def test_what_is_stored_or_holds_for_any_weights_may_be_asserted():
-    assert not about_training(["live('06/loss', {'a': fit(model, task)}, 'loss')", "runs = stored_runs('06/loss')\nassert runs['a'].max() < 3"])
+    assert not about_training(["live('06/loss', {'a': fit(model, task)}, 'loss')",
+                               "runs = stored_runs('06/loss')\nassert runs['a'].max() < 3"])
     assert not about_training(["fit(model, task)", "assert rows(model) == 1  # for any weights"])
     assert not about_training(["h = fit(model, task)", "h = 3", "assert h == 3"])

@@ -1,17 +1,18 @@
-"""How every notebook is stored: nothing in it that a run puts there, and cells that a reader takes in at a glance."""
+"""Every notebook is stored without what a run puts there, and its cells are short."""
 
 import re
 
 import nbformat
 
-LONGEST = 35  # lines of a cell: a screen
+LONGEST = 35  # lines per cell, which fit a screen
 FOLDED = {"hide-input", "remove-input"}
 
 
 def test_it_is_a_valid_notebook_of_the_python3_kernel(notebook):
     nbformat.validate(nbformat.from_dict(notebook.json))
     assert notebook.json["metadata"]["kernelspec"]["name"] == "python3"
-    assert set(notebook.json["metadata"]) <= {"kernelspec", "language_info"}, "a run leaves its widgets here"
+    left = set(notebook.json["metadata"]) - {"kernelspec", "language_info"}
+    assert not left, "a run leaves its widgets in the metadata"
 
 
 def test_no_output_is_stored(notebook):
@@ -25,30 +26,35 @@ def test_each_cell_has_an_id_of_its_own(notebook):
 
 
 def test_no_cell_is_longer_than_a_screen(notebook):
-    too_long = {cell["id"]: len(lines) for cell in notebook.code if len(lines := cell["source"].splitlines()) > LONGEST}
-    assert not too_long, f"lines of each: {too_long}"
+    lengths = {cell["id"]: len(cell["source"].splitlines()) for cell in notebook.code}
+    assert not {cell: length for cell, length in lengths.items() if length > LONGEST}
 
 
 def test_cells_hold_no_plumbing(notebook):
+    plumbing = re.compile(r"^\s*%|^\s*!|\bplt\.|matplotlib\.pyplot", re.M)
     for cell in notebook.code:
-        assert not re.search(r"^\s*%|^\s*!|\bplt\.|matplotlib\.pyplot", cell["source"], re.M), cell["source"]
+        assert not plumbing.search(cell["source"]), cell["source"]
 
 
 def test_a_cell_that_draws_is_folded(notebook, last_call):
-    """Outside of solutions, where the code is the answer."""
+    """Cells of solutions needn't be folded, because their code is the answer."""
     for cell in notebook.code:
         if last_call(cell["source"]) in ("show", "explore") and cell not in notebook.in_solutions():
-            assert FOLDED & set(cell["metadata"].get("tags", [])), f"tag it hide-input:\n{cell['source']}"
+            tags = set(cell["metadata"].get("tags", []))
+            assert FOLDED & tags, f"tag it hide-input:\n{cell['source']}"
 
 
 def test_a_figure_is_shown_by_the_last_line(notebook, last_call):
     for cell in notebook.code:
         if re.search(r"^(show|explore)\(", cell["source"], re.M):
-            assert last_call(cell["source"]) in ("show", "explore"), f"only a cell's last line is shown:\n{cell['source']}"
+            last = last_call(cell["source"])
+            assert last in ("show", "explore"), f"only the last line is shown:\n{cell['source']}"
 
 
 def test_the_reader_predicts_before_each_slider(notebook, last_call):
     for k, cell in enumerate(notebook.cells):
         if cell["cell_type"] == "code" and last_call(cell["source"]) == "explore":
-            before = [other["source"] for other in notebook.cells[max(0, k - 3):k] if other["cell_type"] == "markdown"]
-            assert any("Predict" in text for text in before), f"no prediction within three cells before:\n{cell['source']}"
+            before = [other["source"] for other in notebook.cells[max(0, k - 3):k]
+                      if other["cell_type"] == "markdown"]
+            asks = any("Predict" in text for text in before)
+            assert asks, f"the three cells before need a prediction:\n{cell['source']}"

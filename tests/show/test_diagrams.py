@@ -1,17 +1,18 @@
-"""Diagrams fit their frame, say what they show, and show what the residuals do."""
+"""Diagrams fit their frame, have words that say what they show, and show what residuals do."""
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from shared import STREAMS, WIDTH, shaken, sublayer, vectors
 
+from geolab.residuals import REGISTRY, make_residual
+from geolab.residuals.streams import Streams
 from geolab.show import diagrams
 from geolab.show.diagrams import BLOCKS, describe, diagram
 from geolab.show.figures import svg
-from geolab.residuals import REGISTRY, make_residual
-from geolab.residuals.streams import Streams
 
 names = pytest.mark.parametrize("name", BLOCKS)
 residuals = pytest.mark.parametrize("name", [name for name in BLOCKS if name in REGISTRY])
@@ -44,10 +45,12 @@ def test_a_diagram_is_said_in_words(name):
 def test_nothing_overlaps_and_nothing_sticks_out(name):
     figure = diagram(name)
     renderer = FigureCanvasAgg(figure).get_renderer()
-    boxes = {text.get_text(): text.get_window_extent(renderer) for text in figure.axes[0].texts if text.get_text()}
+    texts = [text for text in figure.axes[0].texts if text.get_text()]
+    boxes = {text.get_text(): text.get_window_extent(renderer) for text in texts}
     frame = figure.bbox
     for text, box in boxes.items():
-        assert frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1, text
+        assert frame.x0 <= box.x0 and box.x1 <= frame.x1, text
+        assert frame.y0 <= box.y0 and box.y1 <= frame.y1, text
     for (one, box), (other, again) in itertools.combinations(boxes.items(), 2):
         assert not box.overlaps(again), f"{one!r} lies on {other!r}"
 
@@ -59,7 +62,8 @@ def test_the_operator_fits_its_box(name):
     for patch in figure.axes[0].patches:
         if patch.get_facecolor()[:3] != (1, 1, 1):
             text, = [t for t in figure.axes[0].texts if t.get_text() == BLOCKS[name].operator]
-            assert text.get_window_extent(renderer).width < patch.get_window_extent(renderer).width
+            box = patch.get_window_extent(renderer)
+            assert text.get_window_extent(renderer).width < box.width
 
 
 @names
@@ -72,24 +76,28 @@ def test_what_is_told_is_known(name):
     block = BLOCKS[name]
     assert block.order in diagrams.PLACES and bool(block.operator) == bool(block.does)
     for source, targets in block.sources:
-        assert source in diagrams.SOURCES and source in diagrams.MARKS and set(targets) <= set(block.order.split())
+        assert source in diagrams.SOURCES and source in diagrams.MARKS
+        assert set(targets) <= set(block.order.split())
 
 
 # ---------------------------------------------------------------- what is drawn is what is done
 
 @residuals
 def test_the_lines_are_the_state(name):
-    state = residual(name).expand(vectors(1, 2, WIDTH))
-    wide = BLOCKS[name].lines > 1 and "slices" not in BLOCKS[name].state
-    assert state.ndim == (4 if wide else 3)
-    assert not wide or STREAMS == BLOCKS[name].lines == state.shape[-2 if isinstance(residual(name), Streams) else -1]
+    module, drawn = residual(name), BLOCKS[name].state
+    shape = module.expand(vectors(1, 2, WIDTH)).shape
+    wide = drawn in (diagrams.STREAMS, diagrams.CHANNELS)
+    assert len(shape) == (4 if wide else 3)
+    lines = np.isnan(diagram(name).axes[0].lines[0].get_xdata()).sum()
+    assert lines == (1 if drawn == diagrams.D_FEATURES else STREAMS)
+    assert not wide or shape[-2 if isinstance(module, Streams) else -1] == lines
 
 
 @residuals
 def test_the_sublayer_reads_before_or_after_the_operator(name):
-    """A state that is one vector in one stream: what F sees of it is a multiple of the stream unless the operator came first."""
+    """If only one stream isn't zero, F reads a multiple of it unless the operator came first."""
     module, heard = residual(name), []
-    state = torch.zeros(1, 1, *module.expand(vectors(1, 1, WIDTH)).shape[2:], dtype=torch.float64)
+    state = torch.zeros_like(module.expand(vectors(1, 1, WIDTH)))
     if BLOCKS[name].state == diagrams.SLICES:
         state[..., :2] = vectors(2)
         module(state, lambda x: heard.append(x) or x)
@@ -97,8 +105,8 @@ def test_the_sublayer_reads_before_or_after_the_operator(name):
     elif BLOCKS[name].state == diagrams.STREAMS:
         state[..., 0, :] = vectors(WIDTH)
         module(state, lambda x: heard.append(x) or x)
-        share = module.coefficients(state).read[..., :1]
-        assert torch.allclose(heard[0], share * state[..., 0, :]) != BLOCKS[name].order.startswith("operator")
+        read = module.coefficients(state).read[..., :1] * state[..., 0, :]
+        assert torch.allclose(heard[0], read) != BLOCKS[name].order.startswith("operator")
 
 
 @residuals
@@ -113,7 +121,7 @@ def test_an_operator_depends_on_the_tokens_that_its_arrow_comes_from(name):
 
     def operator(state):
         observed = module.observe(state, sublayer())
-        fields = [getattr(observed, field) for field in ("mix", "beta") if hasattr(observed, field)]
+        fields = [getattr(observed, name) for name in ("mix", "beta") if hasattr(observed, name)]
         return fields[0][:, -1] if fields else torch.ones(1)
 
     def moved(other):
@@ -125,7 +133,7 @@ def test_an_operator_depends_on_the_tokens_that_its_arrow_comes_from(name):
 
 @residuals
 def test_a_leak_is_marked_where_the_published_form_has_one(name):
-    """The mark says what pool="sequence" does; of the forms that take it, two are this book's own."""
+    """The mark is for pool="sequence" of the published forms, not of the book's own forms."""
     assert BLOCKS[name].leaks == (name in ("emhc-cayley", "emhc-hybrid", "emhc-stream"))
     assert not residual(name).leaks
     if BLOCKS[name].leaks:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from IPython.display import HTML
 
-from geolab.show.sliders import explore
 from geolab.show import figures
+from geolab.show.sliders import explore
 
 
 def point(beta, gate=0.5):
@@ -117,7 +117,8 @@ class TestLive:
         before = shown(box)
         with pytest.raises(RuntimeError):
             box.sliders["beta"].value = 2
-        assert box.message.value == "<b>fails_at_two(beta=2) raised ZeroDivisionError: a &lt;b&gt; too many</b>"
+        message = "fails_at_two(beta=2) raised ZeroDivisionError: a &lt;b&gt; too many"
+        assert box.message.value == f"<b>{message}</b>"
         assert shown(box) == before
         box.sliders["beta"].value = 0
         assert box.message.value == "" and shown(box) == figures.svg(point(0))
@@ -145,7 +146,8 @@ class TestStatic:
     def test_frames_share_their_lines(self):
         data = json.loads(Page(self.page(**self.VALUES)).data)
         assert len(data["lines"]) < 2 * len(frames(data)[0].splitlines())
-        assert max(len(runs) for runs in data["frames"]) < 20  # lines that repeat do not cut a frame into pieces
+        # lines that repeat do not cut a frame into pieces
+        assert max(len(runs) for runs in data["frames"]) < 20
 
     def test_the_middle_frame_stands_in_the_page_without_javascript(self):
         page = self.page(**self.VALUES)
@@ -155,10 +157,12 @@ class TestStatic:
 
     def test_sliders_start_at_the_middle_frame_and_carry_their_names(self):
         page = Page(self.page(**self.VALUES))
-        assert [(i["type"], i["min"], i["max"], i["value"], i["aria-label"]) for i in page.of("input")] == [
-            ("range", "0", "3", "2", "beta"), ("range", "0", "2", "1", "gate")]
+        inputs = [tuple(tag[key] for key in ("type", "min", "max", "value", "aria-label"))
+                  for tag in page.of("input")]
+        assert inputs == [("range", "0", "3", "2", "beta"), ("range", "0", "2", "1", "gate")]
         data = json.loads(page.data)
-        assert data["values"] == [["0", "0.5", "1", "2"], ["0.25", "0.5", "0.75"]] and data["names"] == ["β", "γ"]
+        assert data["values"] == [["0", "0.5", "1", "2"], ["0.25", "0.5", "0.75"]]
+        assert data["names"] == ["β", "γ"]
 
     def test_the_alt_text_is_there_with_and_without_javascript(self):
         page = Page(self.page(**self.VALUES))
@@ -169,9 +173,11 @@ class TestStatic:
     def test_the_page_loads_nothing_from_elsewhere(self):
         page = self.page(**self.VALUES)
         assert not re.search(r'\b(src|href)="(?!#)', page)
-        assert set(re.findall(r"https?://[\w./]+", page)) == {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+        addresses = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+        assert set(re.findall(r"https?://[\w./]+", page)) == addresses
 
-    @pytest.mark.parametrize("text", ["</script><b>out", "<!--<script>", "]]>", '"><i>', "a & b", "\\u003c/script>"])
+    @pytest.mark.parametrize("text", ["</script><b>out", "<!--<script>", "]]>", '"><i>', "a & b",
+                                      "\\u003c/script>"])
     def test_no_text_can_break_out(self, text):
         def drawn(beta, title):
             return titled(beta, title)
@@ -188,7 +194,8 @@ class TestStatic:
         assert frames(data)[1] == figures.svg(titled(0, text))
 
     def test_two_figures_on_a_page_do_not_share_state(self):
-        assert 'id="' not in re.sub(r"<svg.*?</svg>", "", self.page(beta=[0, 1]).split("<script")[0], flags=re.S)
+        before = self.page(beta=[0, 1]).split("<script")[0]
+        assert 'id="' not in re.sub(r"<svg.*?</svg>", "", before, flags=re.S)
 
     def test_the_same_call_gives_the_same_page(self):
         assert self.page(**self.VALUES) == self.page(**self.VALUES)
@@ -200,7 +207,8 @@ class TestStatic:
             axes.plot(np.random.RandomState(seed).randn(20_000).cumsum(), rasterized=False)
             return figure
 
-        with pytest.raises(ValueError, match=r"the frames of noise take [\d,]+ bytes, more than 400,000: use fewer values"):
+        message = r"the frames of noise take [\d,]+ bytes, more than 400,000: use fewer values"
+        with pytest.raises(ValueError, match=message):
             explore(noise, seed=range(20))
 
 
@@ -239,7 +247,8 @@ class TestErrors:
             """It fails."""
             raise KeyError("k")
 
-        with pytest.raises(RuntimeError, match=r"^fails\(beta=0.5, name=a\) raised KeyError: 'k'$") as error:
+        message = r"^fails\(beta=0.5, name=a\) raised KeyError: 'k'$"
+        with pytest.raises(RuntimeError, match=message) as error:
             explore(fails, beta=[0.5], name=["a"])
         assert isinstance(error.value.__cause__, KeyError)
 
@@ -249,7 +258,8 @@ class TestErrors:
             """It returns no figure."""
             return result
 
-        with pytest.raises(RuntimeError, match=rf"^forgets\(beta=1\) must return a matplotlib Figure, got {kind}$"):
+        message = rf"^forgets\(beta=1\) must return a matplotlib Figure, got {kind}$"
+        with pytest.raises(RuntimeError, match=message):
             explore(forgets, beta=[1])
 
     def test_a_value_that_draw_does_not_take(self):

@@ -1,4 +1,7 @@
-"""The built pages, opened in a Chromium that reaches nothing but this machine."""
+"""The built pages, opened in a Chromium that reaches only this machine.
+
+A page is opened once for all tests of a module, so these fixtures have the scope of a module.
+"""
 
 import importlib.util
 import re
@@ -9,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from bs4 import BeautifulSoup
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "_build/html"
@@ -20,12 +23,15 @@ PHONE, DESKTOP = 390, 1280
 def toc() -> list[str]:
     """The book's pages in order, as _toc.yml names them."""
     contents = yaml.safe_load((ROOT / "_toc.yml").read_text())
-    return [contents["root"], *(chapter["file"] for part in contents["parts"] for chapter in part["chapters"])]
+    chapters = [chapter["file"] for part in contents["parts"] for chapter in part["chapters"]]
+    return [contents["root"], *chapters]
 
 
 def with_sliders() -> list[str]:
-    """The pages that have some."""
-    return [name for name in toc() if (page := SITE / f"{name}.html").exists() and "geolab-explore" in page.read_text()]
+    """The pages that have sliders."""
+    pages = {name: SITE / f"{name}.html" for name in toc()}
+    return [name for name, page in pages.items()
+            if page.exists() and "geolab-explore" in page.read_text()]
 
 
 @cache
@@ -38,16 +44,22 @@ class Visit:
 
     def __init__(self, page: Page, name: str):
         self.page, self.name, self.trouble = page, name, []
-        page.on("console", lambda message: message.type in ("error", "warning") and self.trouble.append(f"console: {message.text}"))
+        page.on("console", self.heard)
         page.on("pageerror", lambda error: self.trouble.append(f"error: {error}"))
         page.on("requestfailed", lambda request: self.trouble.append(f"failed: {request.url}"))
+
+    def heard(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.trouble.append(f"console: {message.text}")
 
     def unfold(self) -> None:
         """Open every folded cell and solution."""
         self.page.evaluate("""() => {
             document.querySelectorAll("details").forEach(folded => folded.open = true);
-            document.querySelectorAll("button.toggle-button-hidden").forEach(button => button.click());
-            document.querySelectorAll(".toggle-hidden").forEach(folded => folded.classList.remove("toggle-hidden"));
+            document.querySelectorAll("button.toggle-button-hidden")
+                .forEach(button => button.click());
+            document.querySelectorAll(".toggle-hidden")
+                .forEach(folded => folded.classList.remove("toggle-hidden"));
         }""")
 
 
@@ -58,7 +70,7 @@ def site() -> Path:
 
 
 def browsers():
-    """tools/browser.py."""
+    """The module tools/browser.py."""
     spec = importlib.util.spec_from_file_location("browser", ROOT / "tools/browser.py")
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
@@ -73,7 +85,7 @@ def chromium_path() -> str:
 
 
 @pytest.fixture(scope="session")
-def playwright(chromium_path):  # the path comes first: looking for one may start a Playwright of its own
+def playwright(chromium_path):  # the path comes first, because `find` may start its own Playwright
     with sync_playwright() as playwright:
         yield playwright
 
@@ -81,14 +93,15 @@ def playwright(chromium_path):  # the path comes first: looking for one may star
 @pytest.fixture(scope="session")
 def browser(playwright, chromium_path):
     browser = playwright.chromium.launch(
-        executable_path=chromium_path, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"])
+        executable_path=chromium_path,
+        args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"])
     yield browser
     browser.close()
 
 
 @contextmanager
 def closed_off(browser: Browser, width: int, **options):
-    """A browser window that reaches files and 127.0.0.1 only."""
+    """A browser window that reaches only files and 127.0.0.1."""
     context = browser.new_context(viewport={"width": width, "height": 844}, **options)
     context.route(ELSEWHERE, lambda route: route.abort())
     yield context
@@ -104,18 +117,20 @@ def visiting(browser: Browser, name: str, width: int, **options):
 
 
 def pytest_generate_tests(metafunc):
-    if "firefox_path" in metafunc.fixturenames:  # the sliders are tested in Firefox too, where one is there
-        path = browsers().find_firefox()
-        metafunc.parametrize("firefox_path", [path] if path else [], ids=["firefox"] if path else [], scope="session")
+    names = toc()
+    if "firefox_path" in metafunc.fixturenames:  # where there is a Firefox, it moves sliders too
+        names, path = with_sliders(), browsers().find_firefox()
+        paths = {"firefox": path} if path else {}
+        metafunc.parametrize("firefox_path", [*paths.values()], ids=[*paths], scope="session")
     if "name" in metafunc.fixturenames:
-        metafunc.parametrize("name", with_sliders() if "firefox_path" in metafunc.fixturenames else toc(), scope="module")
+        metafunc.parametrize("name", names, scope="module")
     if "width" in metafunc.fixturenames:
         metafunc.parametrize("width", [PHONE, DESKTOP], scope="module")
 
 
 @pytest.fixture(scope="module")
 def visit(browser, name, width):
-    """Each page at each width, with its mathematics set."""
+    """Every page at both widths, with its mathematics set."""
     with visiting(browser, name, width) as visit:
         visit.page.evaluate("() => window.MathJax && MathJax.startup.promise")
         yield visit

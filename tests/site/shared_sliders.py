@@ -1,4 +1,4 @@
-"""A slider of a built page, moved as a reader moves it, in whatever browser."""
+"""A slider of a built page, moved as a reader moves it, in any browser."""
 
 import hashlib
 import json
@@ -25,7 +25,8 @@ class Slider:
 
     def shown(self) -> Shown:
         pixels = hashlib.sha256(self.picture.screenshot()).hexdigest()
-        return Shown(self.output.inner_text(), self.picture.inner_html(), pixels, self.picture.get_attribute("aria-label"))
+        return Shown(self.output.inner_text(), self.picture.inner_html(), pixels,
+                     self.picture.get_attribute("aria-label"))
 
     def press(self, key: str) -> Shown:
         self.input.press(key)
@@ -43,7 +44,8 @@ def figures(visit):
 
 
 def sliders(visit):
-    return [Slider(figure, k) for figure in figures(visit) for k in range(figure.locator("input").count())]
+    return [Slider(figure, k) for figure in figures(visit)
+            for k in range(figure.locator("input").count())]
 
 
 def all_differ(one: Shown, other: Shown) -> bool:
@@ -51,7 +53,7 @@ def all_differ(one: Shown, other: Shown) -> bool:
 
 
 def all_moved(slider, first, middle, last) -> bool:
-    """A slider of two values has no middle: what is shown there is one of its ends."""
+    """Whether the picture changed. With two values there is no middle, so only the ends count."""
     if len(slider.values) == 2:
         return all_differ(first, last)
     return all_differ(first, middle) and all_differ(middle, last)

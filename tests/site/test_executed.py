@@ -1,4 +1,4 @@
-"""The executed copies that the pages are made of: fresh, without errors and warnings, and on the page as they are."""
+"""The executed copies of notebooks are fresh, free of errors and warnings, and on the page."""
 
 import json
 import re
@@ -7,34 +7,41 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRESS = re.compile(r"(?:[^|]*\d+%\|.*\|.*\[.*\]|\d+it \[.*\])?")  # tqdm's bar, or what is left when it goes
+PROGRESS = re.compile(r"(?:[^|]*\d+%\|.*\|.*\[.*\]|\d+it \[.*\])?")  # tqdm's bar, or its remains
 
 
 def read(path: Path) -> list[dict]:
-    return [{**cell, "source": "".join(cell["source"])} for cell in json.loads(path.read_text())["cells"]]
+    cells = json.loads(path.read_text())["cells"]
+    return [{**cell, "source": "".join(cell["source"])} for cell in cells]
+
+
+def code(cells: list[dict]) -> list[dict]:
+    """The code cells that aren't empty."""
+    return [cell for cell in cells if cell["cell_type"] == "code" and cell["source"].strip()]
 
 
 @pytest.fixture
 def executed(name) -> list[dict]:
-    """The cells of the executed copy; of a page that is no notebook, none."""
+    """The cells of the executed copy, or none for a page that is no notebook."""
     path = ROOT / f"_executed/{name}.ipynb"
     return read(path) if (ROOT / f"{name}.ipynb").exists() else []
 
 
 @pytest.fixture
 def outputs(executed) -> list[dict]:
-    return [output for cell in executed if cell["cell_type"] == "code" for output in cell["outputs"]]
+    return [output for cell in code(executed) for output in cell["outputs"]]
 
 
 def test_it_is_the_notebook_as_it_is_stored(name, executed):
     if executed:
-        stored = read(ROOT / f"{name}.ipynb")
-        assert [(cell["cell_type"], cell["source"]) for cell in executed] == [(c["cell_type"], c["source"]) for c in stored]
+        copy, stored = ([(cell["cell_type"], cell["source"]) for cell in cells]
+                        for cells in (executed, read(ROOT / f"{name}.ipynb")))
+        assert copy == stored
 
 
 def test_every_cell_ran(executed):
-    for cell in executed:
-        assert cell["cell_type"] != "code" or not cell["source"].strip() or cell["execution_count"], cell["source"]
+    for cell in code(executed):
+        assert cell["execution_count"], cell["source"]
 
 
 def test_no_cell_failed(outputs):
@@ -42,7 +49,7 @@ def test_no_cell_failed(outputs):
 
 
 def test_there_are_no_warnings(outputs):
-    """stderr is dropped from the page; what stands there must be progress bars."""
+    """The page drops stderr, so progress bars may stand there, and nothing else."""
     for output in outputs:
         if output.get("name") == "stderr":
             for line in re.split(r"[\r\n]+", "".join(output["text"])):
@@ -50,8 +57,9 @@ def test_there_are_no_warnings(outputs):
 
 
 def test_the_page_shows_it(executed, outputs, html):
-    shown = [cell["source"].strip() for cell in executed if cell["cell_type"] == "code" and cell["source"].strip()
-             and not {"remove-cell", "remove-input"} & set(cell["metadata"].get("tags", []))]
+    removed = {"remove-cell", "remove-input"}
+    shown = [cell["source"].strip() for cell in code(executed)
+             if not removed & set(cell["metadata"].get("tags", []))]
     assert [pre.get_text().strip() for pre in html.select(".cell_input pre")] == shown
     drawn = "".join("".join(output.get("data", {}).get("text/html", "")) for output in outputs)
     assert len(html.select(".geolab-explore")) == drawn.count('<div class="geolab-explore">')
@@ -59,5 +67,5 @@ def test_the_page_shows_it(executed, outputs, html):
 
 
 def test_every_slider_of_the_notebook_is_on_the_page(executed, html):
-    calls = sum(len(re.findall(r"^explore\(", cell["source"], re.M)) for cell in executed if cell["cell_type"] == "code")
+    calls = sum(len(re.findall(r"^explore\(", cell["source"], re.M)) for cell in code(executed))
     assert len(html.select(".geolab-explore")) == calls

@@ -1,4 +1,4 @@
-"""The built pages as files: links, alt text, launch buttons, size, and nothing loaded from elsewhere."""
+"""The built pages as files: links, alt texts, launch buttons, size, and what they load."""
 
 import re
 from functools import cache
@@ -23,7 +23,7 @@ def is_elsewhere(address: str) -> bool:
 
 
 def test_every_link_leads_somewhere(site, name, html):
-    """To a file of the site, and to a place in it: citations, equations, theorems, exercises, headings."""
+    """A link names a file of the site and a place in it, such as a citation or a theorem."""
     here = site / f"{name}.html"
     for tag in html.find_all(href=True):
         link = urlsplit(tag["href"])
@@ -36,9 +36,10 @@ def test_every_link_leads_somewhere(site, name, html):
 
 
 def test_every_picture_refers_to_what_is_on_the_page(html, site, name):
-    """Letters and markers of an SVG are drawn by reference."""
+    """An SVG draws letters and markers by reference."""
+    clips = " ".join(tag["clip-path"] for tag in html.find_all(attrs={"clip-path": True}))
     referred = {use["xlink:href"] for use in html.find_all("use")}
-    referred |= set(re.findall(r"url\((#[^)]+)\)", " ".join(tag["clip-path"] for tag in html.find_all(attrs={"clip-path": True}))))
+    referred |= set(re.findall(r"url\((#[^)]+)\)", clips))
     assert {reference.removeprefix("#") for reference in referred} <= ids(site / f"{name}.html")
 
 
@@ -53,10 +54,12 @@ def test_every_figure_has_alt_text(html):
 
 
 def test_nothing_is_loaded_from_elsewhere(html, name, site):
-    loaded = [tag.get("src") or tag.get("href") for tag in html.find_all(["script", "link", "img", "iframe", "source", "video"])]
-    assert not [address for address in loaded if address and is_elsewhere(address)]
-    for address in filter(None, loaded):
-        assert ((site / name).parent / unquote(urlsplit(address).path)).resolve().is_file(), address
+    tags = html.find_all(["script", "link", "img", "iframe", "source", "video"])
+    loaded = [address for tag in tags if (address := tag.get("src") or tag.get("href"))]
+    assert not [address for address in loaded if is_elsewhere(address)]
+    for address in loaded:
+        path = (site / name).parent / unquote(urlsplit(address).path)
+        assert path.resolve().is_file(), address
 
 
 def test_the_page_is_light(site, name):
@@ -64,21 +67,25 @@ def test_the_page_is_light(site, name):
 
 
 def test_launch_buttons_open_the_notebook_of_the_page(html, name):
-    """Where the repository's address is known; else no link leads to a repository that nobody knows."""
-    links = {a["href"] for a in html.select("header a[href], .article-header-buttons a[href]")
+    """They do so where the repository's address is known. Else there is no such link."""
+    buttons = html.select("header a[href], .article-header-buttons a[href]")
+    links = {a["href"] for a in buttons
              if re.match(r"https://(colab\.research\.google\.com|github\.com)", a["href"])}
     if not REPOSITORY["url"]:
         assert not links
         return
     owner_and_name = REPOSITORY["url"].removeprefix("https://github.com/")
-    opens = f"https://colab.research.google.com/github/{owner_and_name}/blob/{REPOSITORY['branch']}/{name}.ipynb"
-    assert {link for link in links if "colab" in link} == ({opens} if (ROOT / f"{name}.ipynb").is_file() else set())
+    colab = f"https://colab.research.google.com/github/{owner_and_name}"
+    opens = {f"{colab}/blob/{REPOSITORY['branch']}/{name}.ipynb"}
+    is_notebook = (ROOT / f"{name}.ipynb").is_file()
+    assert {link for link in links if "colab" in link} == (opens if is_notebook else set())
     assert {link for link in links if "colab" not in link} <= {REPOSITORY["url"]}
 
 
 def test_no_markup_of_the_source_is_left(html):
-    """A dollar, a fence or a role in the running text was not understood."""
+    """Sphinx did not understand a dollar, a fence or a role that stands in the running text."""
     article = BeautifulSoup(str(html.article), "html.parser")
-    for tag in article.find_all(["pre", "code", "script", "style", "svg"]) + article.select(".math"):
+    code = article.find_all(["pre", "code", "script", "style", "svg"])
+    for tag in [*code, *article.select(".math")]:
         tag.decompose()
     assert not re.findall(r".{0,40}(?:\$|:::|`|\{[a-z:]+\}).{0,40}", article.get_text())

@@ -1,4 +1,4 @@
-"""The live form: a figure of the book in JupyterLab, its slider moved by keyboard, the kernel draws anew."""
+"""In JupyterLab, a key moves a slider of the book, and the kernel draws its figure again."""
 
 import json
 import os
@@ -15,13 +15,14 @@ import yaml
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).resolve().parents[2]
-STARTS_WITHIN = 60  # seconds, on a busy machine
+STARTS_WITHIN = 60  # seconds, even on a busy machine
 
 
 def with_a_slider() -> dict:
     """The book's first notebook with a slider, down to that slider."""
     contents = yaml.safe_load((ROOT / "_toc.yml").read_text())
-    for page in [contents["root"], *(chapter["file"] for part in contents["parts"] for chapter in part["chapters"])]:
+    chapters = [chapter["file"] for part in contents["parts"] for chapter in part["chapters"]]
+    for page in [contents["root"], *chapters]:
         path = ROOT / f"{page}.ipynb"
         notebook = json.loads(path.read_text()) if path.exists() else {"cells": []}
         code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -33,23 +34,25 @@ def with_a_slider() -> dict:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """JupyterLab on a free port, with settings and data of its own; yields the address of the notebook."""
+    """The notebook's address in a JupyterLab on a free port, with settings and data of its own."""
     home = tmp_path_factory.mktemp("lab")
     (home / "root").mkdir()
     (home / "root/chapter.ipynb").write_text(json.dumps(with_a_slider()))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    folders = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR",
+               "JUPYTERLAB_WORKSPACES_DIR", "JUPYTERLAB_SETTINGS_DIR")
     environment = {name: value for name, value in os.environ.items() if name != "GEOLAB_EXPLORE"}
-    environment |= {f"JUPYTER_{kind}_DIR": str(home / kind) for kind in ("CONFIG", "DATA", "RUNTIME")}
-    environment |= {"IPYTHONDIR": str(home / "ipython"), "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
-                    "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"), "PYTHONPATH": str(ROOT)}
+    environment |= {name: str(home / name) for name in folders} | {"PYTHONPATH": str(ROOT)}
     with (home / "log").open("w") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
-             f"--ServerApp.root_dir={home / 'root'}", "--ServerApp.port_retries=0",
+            [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root",
+             "--ip=127.0.0.1", f"--port={port}", f"--ServerApp.root_dir={home / 'root'}",
+             "--ServerApp.port_retries=0",
              "--IdentityProvider.token=", "--ServerApp.password=",
-             "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.extension_manager=readonly"],
+             "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+             "--LabApp.extension_manager=readonly"],
             env=environment, stdout=log, stderr=subprocess.STDOUT)
     try:
         for _ in range(STARTS_WITHIN * 5):
@@ -72,16 +75,18 @@ def lab(tmp_path_factory):
 
 
 def picture(page) -> tuple[str, str, str]:
-    """The image's address, what stands there, and the slider's readout."""
+    """The address of the image, the SVG at this address, and the readout of the slider."""
     image = page.locator(".jp-OutputArea img.widget-image")
     source = image.get_attribute("src")
-    drawn = page.evaluate("address => fetch(address).then(answer => answer.text())", source)
+    fetched = "address => fetch(address).then(answer => answer.text())"
+    drawn = page.evaluate(fetched, source)
     return source, drawn, page.locator(".jp-OutputArea .widget-readout").first.inner_text()
 
 
 def test_a_slider_redraws_in_jupyterlab(lab, window):
     window.goto(lab)
-    window.get_by_text("| Idle").wait_for(timeout=60_000)  # sooner, JupyterLab would ask which kernel to start
+    # before the kernel is idle, JupyterLab would ask which kernel to start
+    window.get_by_text("| Idle").wait_for(timeout=60_000)
     window.get_by_role("menuitem", name="Run", exact=True).click()
     window.get_by_role("menuitem", name="Run All Cells", exact=True).click()
     failed = window.locator(".jupyter-widgets-error-widget")
@@ -92,8 +97,9 @@ def test_a_slider_redraws_in_jupyterlab(lab, window):
     window.locator(".jp-OutputArea .noUi-handle").first.focus()
     for key in ("ArrowRight", "ArrowLeft"):
         window.keyboard.press(key)
-        window.wait_for_function("old => document.querySelector('.jp-OutputArea img.widget-image').src !== old", arg=seen[-1][0])
-        window.wait_for_function("() => document.querySelector('.jp-OutputArea img.widget-image').complete")
+        image = "document.querySelector('.jp-OutputArea img.widget-image')"
+        window.wait_for_function(f"old => {image}.src !== old", arg=seen[-1][0])
+        window.wait_for_function(f"() => {image}.complete")
         seen.append(picture(window))
     (_, drawn, value), (_, moved, moved_value), (_, back, back_value) = seen
     assert moved != drawn and moved_value != value

@@ -1,4 +1,4 @@
-"""Every page at phone and desktop width: no errors, nothing sticks out, mathematics is set."""
+"""At phone and desktop width, a page has no errors, nothing sticks out, and formulas are set."""
 
 import pytest
 
@@ -12,8 +12,10 @@ def test_nothing_goes_wrong(visit):
 def test_mathematics_is_set(visit):
     unset, wrong = visit.page.evaluate("""() => {
         const article = document.querySelector("article");
-        const unset = [...article.querySelectorAll(".math")].filter(e => !e.querySelector("mjx-container mjx-math > *"));
-        const wrong = [...article.querySelectorAll("mjx-merror, [data-mjx-error], mtext[mathcolor=red]")];
+        const unset = [...article.querySelectorAll(".math")]
+            .filter(e => !e.querySelector("mjx-container mjx-math > *"));
+        const errors = "mjx-merror, [data-mjx-error], mtext[mathcolor=red]";
+        const wrong = [...article.querySelectorAll(errors)];
         return [unset, wrong].map(found => found.map(e => e.textContent));
     }""")
     assert not unset
@@ -23,22 +25,30 @@ def test_mathematics_is_set(visit):
 
 @pytest.mark.parametrize("folded", [True, False], ids=["folded", "unfolded"])
 def test_nothing_sticks_out(visit, folded):
-    """Neither the page nor any element is wider than the window, but for what is inside of a box that scrolls."""
+    """Neither the page nor any element outside a box that scrolls is wider than the window."""
     if not folded:
         visit.unfold()
-    assert visit.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    root = "document.documentElement"
+    assert visit.page.evaluate(f"{root}.scrollWidth <= {root}.clientWidth")
     sticking_out = visit.page.evaluate("""() => {
-        const article = document.querySelector("article"), width = document.documentElement.clientWidth;
+        const article = document.querySelector("article");
+        const width = document.documentElement.clientWidth;
         const inside = box => box.left > -1 && box.right < width + 1;
         const scrolls = e => ["auto", "scroll"].includes(getComputedStyle(e).overflowX);
-        const excused = e => { for (e = e.parentElement; e !== article; e = e.parentElement) if (scrolls(e)) return true; };
-        const found = new Set([...article.querySelectorAll("*:not(svg *):not(mjx-container *)")].filter(e => {
+        const excused = e => {
+            for (e = e.parentElement; e !== article; e = e.parentElement)
+                if (scrolls(e)) return true;
+        };
+        const all = [...article.querySelectorAll("*:not(svg *):not(mjx-container *)")];
+        const found = new Set(all.filter(e => {
             const box = e.getBoundingClientRect();
             return box.width > 1 && box.height > 1 && !inside(box) && !excused(e);
         }));
         return [...found].filter(e => !found.has(e.parentElement)).map(e => {
-            const text = e.matches("mjx-container") ? "a formula in: " + e.closest("p, li, td, div").textContent : e.outerHTML;
-            return `${text.trim().slice(0, 200)} ... reaches ${e.getBoundingClientRect().right} of ${width} pixels`;
+            const text = e.matches("mjx-container")
+                ? "a formula in: " + e.closest("p, li, td, div").textContent : e.outerHTML;
+            const right = e.getBoundingClientRect().right;
+            return `${text.trim().slice(0, 200)} ... reaches ${right} of ${width} pixels`;
         });
     }""")
     assert not sticking_out

@@ -1,4 +1,7 @@
-"""Each slider of each page moves its picture: by keyboard, by mouse, by touch, at once; and without JavaScript a frame stands."""
+"""Keys, mouse and finger move the picture of every slider on every page, at once.
+
+Without JavaScript, the page shows one frame.
+"""
 
 import json
 
@@ -6,18 +9,19 @@ import pytest
 from shared_sliders import all_moved, figures, sliders
 
 pytestmark = pytest.mark.browser
-MOST_MILLISECONDS = 50  # for a new frame: a slider that lags is no slider
+MOST_MILLISECONDS = 50  # for a new frame, so that the picture follows the finger
 
 
 def test_every_figure_has_its_sliders(phone):
     for figure in figures(phone):
         data = json.loads(figure.locator("script[type='application/json']").text_content())
-        assert figure.locator("input").count() == figure.locator("output").count() == len(data["values"]) > 0
+        count = len(data["values"])
+        assert figure.locator("input").count() == figure.locator("output").count() == count > 0
         assert all(len(values) > 1 for values in data["values"])
 
 
 def test_keys_move_the_picture(phone):
-    """From the first value step by step to the last; the picture in the middle is another than at both ends."""
+    """Keys go from the first value to the last. The middle picture differs from both ends."""
     for slider in sliders(phone):
         first = slider.press("Home")
         assert first.value == slider.values[0]
@@ -59,19 +63,21 @@ def test_a_finger_moves_the_picture(phone):
 
 
 def test_neighbouring_frames_differ(phone):
-    """Nine in ten, over all sliders of a figure."""
+    """At least nine in ten do, over all sliders of a figure."""
     for figure in figures(phone):
         data = json.loads(figure.locator("script[type='application/json']").text_content())
-        frames = ["\n".join("\n".join(data["lines"][first:first + count]) for first, count in runs) for runs in data["frames"]]
+        frames = ["\n".join("\n".join(data["lines"][first:first + count]) for first, count in runs)
+                  for runs in data["frames"]]
         same, stride = [], 1
         for values in reversed(data["values"]):
-            same += [frames[n] == frames[n + stride] for n in range(len(frames)) if n // stride % len(values) < len(values) - 1]
+            same += [frames[n] == frames[n + stride] for n in range(len(frames))
+                     if n // stride % len(values) < len(values) - 1]
             stride *= len(values)
         assert stride == len(frames) and sum(same) <= 0.1 * len(same), data["alt"]
 
 
 def test_a_new_frame_comes_at_once(phone):
-    """The best of three passes: another process may interrupt one of them."""
+    """The best of three passes counts, because another process may interrupt one of them."""
     for slider in sliders(phone):
         passes = slider.input.evaluate("""(input) => {
             const picture = input.closest(".geolab-explore").firstElementChild;
@@ -96,5 +102,5 @@ def test_a_frame_stands_without_javascript(without_javascript):
 
 
 def test_sliders_leave_no_error_behind(phone):
-    """The last test of this page: what the others did must not have failed in silence."""
+    """This is a page's last test: what the others did must not have failed in silence."""
     assert phone.trouble == []

@@ -119,7 +119,7 @@ def test_it_writes_once(capsys):
 
 
 def test_a_refusal_comes_before_training(capsys, monkeypatch):
-    monkeypatch.setattr("studies.__main__.run", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr("studies.__main__.run_study", lambda *_, **__: pytest.fail("trained"))
     assert "study must be one of" in refused(capsys, "toys")
     assert "give --out a file of its own" in refused(capsys, "toy", "--seeds", "0")
     assert ("--out must be a file in a folder that is there"
@@ -210,7 +210,7 @@ def test_check_compares_and_fails_where_a_result_differs(capsys):
 def test_an_interruption_says_how_to_go_on(capsys, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt("stopped after step 3 of 12")
-    monkeypatch.setattr("studies.__main__.run", interrupted)
+    monkeypatch.setattr("studies.__main__.run_study", interrupted)
     assert main(["toy", "--out", "toy.json"]) == 130
     assert "The same command goes on from the checkpoints" in capsys.readouterr().err
 

@@ -3,85 +3,62 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from geolab.tasks import (Copy, Denoising, Echo, Gyroscope, Moons, NearPi, Negation, Pairs, RandomTokens, Reflection, Sudoku,
-                          Text, Words)
-from geolab.tasks.base import float32, least_squares
-
-
-SMALL = {"train": 20, "validation": 10}
-
-
-@pytest.mark.parametrize("task", [Echo(dim=4, length=6, **SMALL), Echo(dim=4, length=6, noise=0.1, drift=0.1, **SMALL),
-                                  Echo(dim=4, length=6, drift=0.1, per_sequence=True, **SMALL),
-                                  Negation(dim=4, **SMALL), Gyroscope(dim=4, length=6, **SMALL),
-                                  Gyroscope(dim=4, length=6, noise=0.1, **SMALL), NearPi(dim=4, length=6, **SMALL),
-                                  NearPi(dim=4, length=6, per_sequence=True, noise=0.1, **SMALL),
-                                  Reflection(dim=4, pairs=3, **SMALL)])
-class TestEveryTask:
-    def test_pairs_are_float32_examples(self, task):
-        for split, count in (("train", 20), ("validation", 10)):
-            pairs = task.sample(split)
-            assert isinstance(pairs, Pairs) and pairs.inputs.dtype == pairs.targets.dtype == torch.float32
-            assert len(pairs.inputs) == len(pairs.targets) == count and pairs.inputs.shape == pairs.targets.shape
-
-    def test_the_same_call_gives_the_same_data_and_another_seed_other_data(self, task):
-        for split in ("train", "validation"):
-            first, again, other = task.sample(split), task.sample(split), task.sample(split, seed=7)
-            assert torch.equal(first.inputs, again.inputs) and torch.equal(first.targets, again.targets)
-            assert not (first.inputs == other.inputs).any()
-            assert torch.equal(other.inputs, task.sample(split, seed=7).inputs)
-
-    def test_no_example_is_in_both_splits(self, task):
-        train, validation = (task.sample(split).inputs.flatten(1) for split in ("train", "validation"))
-        assert torch.cdist(train.double(), validation.double()).min() > 1e-4
-
-    def test_data_leave_the_global_generators_alone(self, task):
-        torch.manual_seed(0), np.random.seed(0)
-        expected = torch.rand(1), np.random.rand()
-        torch.manual_seed(0), np.random.seed(0)
-        task.sample("train")
-        assert (torch.rand(1), np.random.rand()) == expected
-
-    def test_the_loss_is_the_mean_squared_error_a_coordinate(self, task):
-        x, y = task.sample("train")
-        step = 2 if isinstance(task, Reflection) else 1  # every second position is scored
-        difference = (x.double() - y.double())[:, ::step] if x.ndim == 3 else x.double() - y.double()
-        expected = (difference ** 2).sum() / difference.numel()
-        assert task.loss(x, y).item() == pytest.approx(expected.item(), rel=1e-5)
-
-    def test_an_unknown_split_is_refused(self, task):
-        with pytest.raises(ValueError, match="split must be 'train' or 'validation', got 'test'"):
-            task.sample("test")
-
+from geolab.tasks import (
+    Copy,
+    Echo,
+    Gyroscope,
+    Moons,
+    NearPi,
+    Negation,
+    Pairs,
+    RandomTokens,
+    Reflection,
+    Sudoku,
+    Text,
+    Words,
+    least_squares,
+)
+from geolab.tasks.base import IGNORED, Classification, Task, float32, log_loss, unigram
 
 NAN, INF = float("nan"), float("inf")
 REFUSED = {  # wanted: (task, field, value)
-    "at least 0": [(Echo, "noise", -1), (Gyroscope, "noise", -1), (NearPi, "noise", -1), (Reflection, "noise", -1),
-                   (Echo, "drift", -1)],
-    "at least 1": [(Echo, "dim", 0), (Negation, "dim", 0), (Reflection, "dim", 0), (Reflection, "pairs", 0), (Copy, "half", 0),
-                   (Copy, "alphabet", 0), (RandomTokens, "vocabulary", 0), (RandomTokens, "length", 0), (Moons, "points", 0),
-                   (NearPi, "planes", 0), (Text, "size", 0), (Words, "size", 0)],
-    "at least 2": [(Echo, "length", 1), (Gyroscope, "length", 1), (NearPi, "length", 1), (Gyroscope, "dim", 1),
-                   (NearPi, "dim", 1)],
+    "at least 0": [(Echo, "noise", -1), (Gyroscope, "noise", -1), (NearPi, "noise", -1),
+                   (Reflection, "noise", -1), (Echo, "drift", -1)],
+    "at least 1": [(Echo, "dim", 0), (Negation, "dim", 0), (Reflection, "dim", 0),
+                   (Reflection, "pairs", 0), (Copy, "half", 0), (Copy, "alphabet", 0),
+                   (RandomTokens, "vocabulary", 0), (RandomTokens, "length", 0),
+                   (Moons, "points", 0), (NearPi, "planes", 0), (Text, "size", 0),
+                   (Words, "size", 0)],
+    "at least 2": [(Echo, "length", 1), (Gyroscope, "length", 1), (NearPi, "length", 1),
+                   (Gyroscope, "dim", 1), (NearPi, "dim", 1)],
     "a whole number": [(Echo, "dim", 8.0), (Sudoku, "givens", 2.5), (Copy, "half", True)],
-    "a finite number": [(Echo, "noise", NAN), (Echo, "drift", NAN), (NearPi, "angle", NAN), (Gyroscope, "slowest", NAN),
-                        (Gyroscope, "fastest", INF)],
+    "a finite number": [(Echo, "noise", NAN), (Echo, "drift", NAN), (NearPi, "angle", NAN),
+                        (Gyroscope, "slowest", NAN), (Gyroscope, "fastest", INF)],
     "below fastest = 2.5": [(Gyroscope, "slowest", 3.0), (Gyroscope, "slowest", 2.5)],
+    "from 0 to 1": [(Copy, "noise", 1.5)],
 }
 
 
-@pytest.mark.parametrize("task, field, value, wanted", [(*row, wanted) for wanted, rows in REFUSED.items() for row in rows])
+@pytest.mark.parametrize("task, field, value, wanted",
+                         [(*row, wanted) for wanted, rows in REFUSED.items() for row in rows])
 def test_a_field_that_makes_no_data_is_refused(task, field, value, wanted):
     with pytest.raises(ValueError, match=f"^{field} must be {wanted}, got {value}$"):
         task(**{field: value})
 
 
-@pytest.mark.parametrize("task", [Copy, Denoising, Echo, Gyroscope, Moons, NearPi, Negation, RandomTokens, Reflection, Sudoku])
-@pytest.mark.parametrize("split", ["train", "validation"])
-def test_a_split_may_be_empty_and_not_less(task, split):
-    task(**{split: 0})
-    with pytest.raises(ValueError, match=f"^{split} must be at least 0, got -1$"):
-        task(**{split: -1})
+def test_a_task_that_lacks_a_method_is_refused():
+    unfinished = type("Unfinished", (Task,), {"loss": None})
+    with pytest.raises(TypeError, match="bayes_floor.*sample"):
+        unfinished()
+
+
+def test_neither_loss_nor_accuracy_count_an_ignored_target():
+    task = type("Toy", (Classification,), {"sample": None, "bayes_floor": None})()
+    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]])
+    target, ignored = torch.tensor([0, 0, 1]), torch.tensor([0, 0, IGNORED])
+    assert task.accuracy(logits, target).item() == pytest.approx(1 / 3)
+    assert task.accuracy(logits, ignored).item() == 1 / 2
+    assert task.loss(logits, ignored).item() == pytest.approx(task.loss(logits[:2], target[:2]))
 
 
 def test_least_squares_finds_the_map_behind_the_data():
@@ -100,3 +77,9 @@ def test_least_squares_with_too_few_examples_is_the_smallest_map():
 
 def test_float32_keeps_the_numbers():
     assert float32(np.array([0.5, -2.0])).tolist() == [0.5, -2.0]
+
+
+def test_a_unigram_adds_one_to_each_count():
+    chance = unigram(torch.tensor([[0, 2], [2, 2]]), vocabulary=3)
+    assert_close(chance, torch.tensor([2, 1, 4], dtype=torch.float64) / 7)
+    assert log_loss(torch.tensor([1.0, np.exp(-2.0)])) == pytest.approx(1)

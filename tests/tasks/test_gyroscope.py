@@ -21,10 +21,10 @@ def test_the_published_size():
     task = Gyroscope()
     inputs, targets = task.sample("validation")
     assert inputs.shape == targets.shape == (1000, 255, 16)
-    angle = task.angles("validation")
+    angle = task.draws("validation")[1]
     assert 0.1 < angle.min() < 0.11 and 2.49 < angle.max() < 2.5
-    assert len(task.angles("train")) == 9000
-    # position 0 is everything: the rest is float32 rounding
+    assert len(task.draws("train")[1]) == 9000
+    # All of the error is at position 0; the rest is rounding in float32.
     error = (task.extrapolate(inputs) - targets).square().mean(dim=(0, 2))
     assert error[1:].max() < 1e-11 < 1e-2 < error[0]
     assert task.bayes_floor() == pytest.approx(4.55e-5, rel=1e-3)
@@ -37,11 +37,13 @@ def test_two_coordinates_turn_and_the_others_stay():
     assert (moved.sum(-1) == 2).all()
     pair = x[moved[:, None].expand_as(x)].view(300, 5, 2)
     turn = torch.atan2(pair[:, 1, 1], pair[:, 1, 0]) - torch.atan2(pair[:, 0, 1], pair[:, 0, 0])
-    assert_close(turn % (2 * math.pi), task.angles("train").double(), rtol=0, atol=2e-3)
+    expected = torch.from_numpy(task.draws("train")[1])
+    assert_close(turn % (2 * math.pi), expected, rtol=0, atol=2e-3)
 
 
 def test_the_noisy_sequences_are_the_same_ones_with_noise():
-    clean, noisy = (Gyroscope(dim=5, length=9, train=2000, noise=noise).sample("train").inputs for noise in (0.0, 0.1))
+    clean, noisy = (Gyroscope(dim=5, length=9, train=2000, noise=noise).sample("train").inputs
+                    for noise in (0.0, 0.1))
     noise = (noisy - clean).double()
     assert noise.std().item() == pytest.approx(0.1, rel=4 / math.sqrt(2 * noise.numel()))
     assert noise.mean().abs().item() < 0.4 / math.sqrt(noise.numel())
@@ -51,7 +53,7 @@ def test_the_noisy_sequences_are_the_same_ones_with_noise():
 
 def test_the_expected_rotation_is_the_mean_of_the_drawn_ones():
     task = Gyroscope(dim=4, train=40_000, validation=0)
-    _, angle, i, j = task._draw("train", None)
+    _, angle, i, j = task.draws("train")
     mean = plane_rotations(angle, i[:, None], j[:, None], 4).mean(0)
     assert np.abs(task.expected_rotation().numpy() - mean).max() < 4 / math.sqrt(40_000)
 
@@ -71,13 +73,14 @@ def test_the_floor_is_what_the_best_causal_predictor_scores(dim, length):
 def test_with_noise_the_floor_is_scored_by_who_is_told_the_rotation_at_position_one(dim, noise):
     task = Gyroscope(dim=dim, length=8, train=10_000, validation=0, noise=noise)
     inputs, targets = (t.double() for t in task.sample("train"))
-    _, angle, i, j = task._draw("train", None)
+    _, angle, i, j = task.draws("train")
     R = torch.from_numpy(plane_rotations(angle, i[:, None], j[:, None], dim))
     total, predictions = torch.zeros_like(inputs[:, 0]), []
     for t in range(7):
         total = (R @ total[:, :, None])[:, :, 0] + inputs[:, t]
         guess = total / total.norm(dim=-1, keepdim=True)
-        predictions.append((R @ guess[:, :, None])[:, :, 0] if t else guess @ task.expected_rotation().T)
+        first = guess @ task.expected_rotation().T
+        predictions.append((R @ guess[:, :, None])[:, :, 0] if t else first)
     mean, error = monte_carlo(torch.stack(predictions, 1), targets)
     tolerance = 4 * error + dim * noise**2 * task.bayes_floor()
     assert abs(mean - task.bayes_floor()) < tolerance < 0.1 * task.bayes_floor()
@@ -98,12 +101,14 @@ def test_baselines_read_no_future():
 
 
 def test_autoregression_of_order_one_is_least_squares():
-    train, validation = (Gyroscope(dim=4, length=8, train=600, validation=20).sample(s) for s in ("train", "validation"))
-    assert_close(autoregression(train, validation.inputs, 1), least_squares(train, validation), rtol=0, atol=1e-6)
+    task = Gyroscope(dim=4, length=8, train=600, validation=20)
+    train, validation = task.sample("train"), task.sample("validation")
+    found = autoregression(train, validation.inputs, 1)
+    assert_close(found, least_squares(train, validation), rtol=0, atol=1e-6)
 
 
 def test_autoregression_finds_a_recurrence():
-    # x_{t+1} = 2 cos θ x_t − x_{t−1} for one common angle, exact where there are two inputs
+    # With one angle for all, x_{t+1} = 2 cos θ x_t − x_{t−1} wherever there are two inputs.
     t = torch.arange(12.0, dtype=torch.float64) * 0.7
     phase = torch.linspace(0, 3, 30, dtype=torch.float64)[:, None]
     x = torch.stack([(t + phase).cos(), (2 * phase + t).sin()], -1)

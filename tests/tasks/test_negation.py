@@ -19,7 +19,8 @@ def test_the_target_is_the_negative_and_the_input_is_normal():
 
 
 def test_fewer_training_examples_are_the_first_ones():
-    assert torch.equal(Negation(train=10).sample("train").inputs, Negation(train=500).sample("train").inputs[:10])
+    few, many = (Negation(train=count).sample("train").inputs for count in (10, 500))
+    assert torch.equal(few, many[:10])
 
 
 def test_nothing_scores_below_the_floor_and_the_solution_scores_it():
@@ -37,13 +38,15 @@ def test_baselines_by_hand(train):
     weight = np.linalg.pinv(a) @ b
     expected = {"zero": y**2, "copy the input": 4 * x**2, "training mean": (b.mean(0) - y) ** 2,
                 "least squares": (x @ weight - y) ** 2}
-    assert task.baselines() == pytest.approx({name: error.mean() for name, error in expected.items()}, rel=1e-5, abs=1e-12)
+    expected = {name: error.mean() for name, error in expected.items()}
+    assert task.baselines() == pytest.approx(expected, rel=1e-5, abs=1e-12)
 
 
 def test_alignment_is_the_mean_cosine():
     prediction = torch.tensor([[3.0, 0.0], [1.0, 1.0], [0.0, -2.0]])
     target = torch.tensor([[1.0, 0.0], [0.0, 5.0], [0.0, 1.0]])
-    assert Negation(dim=2).alignment(prediction, target).item() == pytest.approx((1 + 2**-0.5 - 1) / 3, rel=1e-6)
+    found = Negation(dim=2).alignment(prediction, target).item()
+    assert found == pytest.approx((1 + 2**-0.5 - 1) / 3, rel=1e-6)
     x, y = Negation().sample("train")
     assert Negation().alignment(-x, y).item() == pytest.approx(1, abs=1e-6)
     assert Negation().alignment(x, y).item() == pytest.approx(-1, abs=1e-6)
@@ -54,12 +57,14 @@ def test_alignment_is_the_mean_cosine():
 def test_pairs_share_one_mirror_and_sequences_do_not():
     task = Reflection(dim=5, pairs=4, train=50)
     inputs, targets = (t.double() for t in task.sample("train"))
-    assert inputs.shape == targets.shape == (50, 7, 5) and torch.equal(inputs[:, 1:], targets[:, :-1])
+    assert inputs.shape == targets.shape == (50, 7, 5)
+    assert torch.equal(inputs[:, 1:], targets[:, :-1])
     x, y = inputs[:, ::2], targets[:, ::2]
     assert_close(x.norm(dim=-1), y.norm(dim=-1), rtol=1e-5, atol=0)
     mirrors = (x - y) / (x - y).norm(dim=-1, keepdim=True)
     cosines = (mirrors[:, 1:] * mirrors[:, :1]).sum(-1).abs()
-    assert (cosines > 1 - 1e-4).float().mean() > 0.95  # where x lies in the mirror, x − y is mostly rounding
+    # Where x lies in the mirror, x − y is mostly rounding.
+    assert (cosines > 1 - 1e-4).float().mean() > 0.95
     assert (mirrors[:, 0] @ mirrors[:, 0].T - torch.eye(50)).abs().max() < 1 - 1e-6
 
 

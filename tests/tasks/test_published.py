@@ -7,15 +7,28 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from geolab.tasks import (Copy, Denoising, Echo, Gyroscope, Moons, NearPi, Negation, RandomTokens, Reflection, Sudoku,
-                          Words)
+from geolab.tasks import (
+    Copy,
+    Denoising,
+    Echo,
+    Gyroscope,
+    Moons,
+    NearPi,
+    Negation,
+    RandomTokens,
+    Reflection,
+    Sudoku,
+    Words,
+)
 
-# mean and second moment of the validation inputs, and a sum over the first sequence in which each number has a weight of its own
+# The mean and the second moment of the validation inputs, and a sum over the first sequence in
+# which each number has its own weight.
 PUBLISHED = {
     "gyroscope": (Gyroscope(), 0.0014268851, 0.0625, -3.66160028),
     "echo": (Echo(), -0.0018467874, 0.0156258643, 2.95244975),
     "walking echo": (Echo(noise=0.1, drift=0.03), 0.00246701518, 0.08002239364, -0.980011665),
-    "walking echo, own drifts": (Echo(noise=0.1, drift=0.02, per_sequence=True), 0.008967317044, 0.414636419, -20.3199359),
+    "walking echo, own drifts": (Echo(noise=0.1, drift=0.02, per_sequence=True),
+                                 0.008967317044, 0.414636419, -20.3199359),
     "near-pi single": (NearPi(), 0.00036201508, 0.015625, 3.15541358),
     "near-pi multi": (NearPi.multi(), 2.308967e-06, 0.015625, -11.8164775),
     "negation": (Negation(), -0.0071901828, 0.9982225476, 16.1208697),
@@ -33,7 +46,8 @@ PUBLISHED = {
 def published(task):
     """With the seeds of the papers, also where a stand-in moves all seeds."""
     shift = json.loads(os.environ.get("GEOLAB_STANDIN", "{}")).get("seeds", 0)
-    return replace(task, **{field.name: getattr(task, field.name) - shift for field in fields(task) if field.name.endswith("seed")})
+    seeds = [field.name for field in fields(task) if field.name.endswith("seed")]
+    return replace(task, **{name: getattr(task, name) - shift for name in seeds})
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -47,13 +61,16 @@ def test_the_data_are_the_published_ones(name):
     assert (first @ weights).item() == pytest.approx(weighted, rel=1e-6, abs=1e-5)
 
 
-# losses of trivial predictors, to the digits that were measured on the papers' own data
+# The losses of trivial predictors, to the digits that were measured on the papers' own data.
 SCORES = {
-    "gyroscope": {"zero": "6.25e-02", "copy the input": "1.180e-02", "least squares": "1.109e-02", "AR(2)": "1.030e-02",
+    "gyroscope": {"zero": "6.25e-02", "copy the input": "1.180e-02",
+                  "least squares": "1.109e-02", "AR(2)": "1.030e-02",
                   "exact extrapolator": "4.6e-05"},
     "echo": {"zero": "1.5626e-02", "copy the input": "1.9986e-06", "running mean": "1.0427e-06"},
-    "near-pi single": {"zero": "1.56e-02", "copy the input": "2.13e-03", "negate the input": "6.04e-02",
-                       "negate coordinates 0 and 1": "9.23e-07", "copy the input before": "3.7e-06"},
+    "near-pi single": {"zero": "1.56e-02", "copy the input": "2.13e-03",
+                       "negate the input": "6.04e-02",
+                       "negate coordinates 0 and 1": "9.23e-07",
+                       "copy the input before": "3.7e-06"},
     "near-pi multi": {"negate the input": "3.96e-08", "copy the input before": "1.6e-07"},
 }
 

@@ -24,7 +24,8 @@ def test_the_published_sizes():
 
 def test_plane_rotations_by_hand():
     R = plane_rotations(np.array([0.3]), np.array([[0]]), np.array([[2]]), 3)[0]
-    expected = np.array([[math.cos(0.3), 0, -math.sin(0.3)], [0, 1, 0], [math.sin(0.3), 0, math.cos(0.3)]])
+    cos, sin = math.cos(0.3), math.sin(0.3)
+    expected = np.array([[cos, 0, -sin], [0, 1, 0], [sin, 0, cos]])
     assert np.allclose(R, expected, atol=1e-15)
 
 
@@ -32,7 +33,8 @@ def test_a_trajectory_keeps_turning():
     v, angle = np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([0.5])
     x = trajectories(v, plane_rotations(angle, np.array([[0]]), np.array([[1]]), 2), 5)
     t = 0.5 * torch.arange(5)
-    assert_close(x, torch.stack([torch.stack([t.cos(), t.sin()], -1), torch.stack([-2 * t.sin(), 2 * t.cos()], -1)]))
+    first, second = torch.stack([t.cos(), t.sin()], -1), torch.stack([-t.sin(), t.cos()], -1)
+    assert_close(x, torch.stack([first, 2 * second]))
 
 
 @pytest.mark.parametrize("planes", [1, 3])
@@ -40,11 +42,11 @@ def test_each_sequence_has_its_own_rotation_by_one_angle(planes):
     task = NearPi(dim=6, length=8, planes=planes, train=40, per_sequence=True)
     x = task.sample("train").inputs.double()
     assert_close(x.norm(dim=-1), torch.ones(40, 7, dtype=torch.float64), rtol=0, atol=1e-6)
-    R = torch.from_numpy(task._rotations(np.random.RandomState(0), 40))
+    R = torch.from_numpy(task.rotations(np.random.RandomState(0), 40))
     assert_close(R @ R.mT, torch.eye(6, dtype=torch.float64).expand_as(R), rtol=0, atol=1e-12)
     cosine = (R.diagonal(dim1=1, dim2=2).sum(-1) - (6 - 2 * planes)) / (2 * planes)
     assert cosine.min() > -1 and cosine.max() < 1 and cosine.std() > 0.5
-    # w_{t+1} = 2 cos θ w_t − w_{t−1}: three vectors foretell the rest
+    # Since w_{t+1} = 2 cos θ w_t − w_{t−1}, three vectors foretell the rest.
     w = x.diff(dim=1)
     twice = ((w[:, 2] + w[:, 0]) * w[:, 1]).sum(-1) / w[:, 1].square().sum(-1)
     assert_close(w[:, 2:], twice[:, None, None] * w[:, 1:-1] - w[:, :-2], rtol=0, atol=1e-4)
@@ -56,7 +58,7 @@ def test_each_sequence_has_its_own_rotation_by_one_angle(planes):
 def test_with_one_rotation_the_floor_is_scored_by_turning_back_and_averaging(dim, length, noise):
     task = NearPi(dim=dim, length=length, noise=noise, train=8000)
     inputs, targets = (t.double() for t in task.sample("train"))
-    R = torch.from_numpy(task._rotations(np.random.RandomState(0), 1)[0])
+    R = torch.from_numpy(task.rotations(np.random.RandomState(0), 1)[0])
     total, predictions = torch.zeros_like(inputs[:, 0]), []
     for t in range(length - 1):
         total = total @ R.T + inputs[:, t]                       # R^t (x_0 + R^-1 x_1 + …)
@@ -69,9 +71,10 @@ def test_with_one_rotation_the_floor_is_scored_by_turning_back_and_averaging(dim
 
 @pytest.mark.parametrize("noise", [0.0, 0.05])
 def test_with_a_rotation_per_sequence_position_zero_scores_its_share(noise):
-    task = NearPi(dim=6, length=2, planes=2, noise=noise, train=40_000, per_sequence=True)  # position 0 alone
+    # Sequences of two vectors have only position 0.
+    task = NearPi(dim=6, length=2, planes=2, noise=noise, train=40_000, per_sequence=True)
     inputs, targets = task.sample("train")
-    shrink = (1 - 4 / 6) * (1 - 5 * noise**2 / 2)                # E[R], and a unit vector seen with noise
+    shrink = (1 - 4 / 6) * (1 - 5 * noise**2 / 2)  # E[R], and a unit vector seen with noise
     mean, error = monte_carlo(shrink * inputs / inputs.norm(dim=-1, keepdim=True), targets)
     assert abs(mean - task.bayes_floor()) < 4 * error + 6 * noise**2 * task.bayes_floor()
     assert error < 0.01 * mean
@@ -79,14 +82,16 @@ def test_with_a_rotation_per_sequence_position_zero_scores_its_share(noise):
         assert monte_carlo(scale * shrink * inputs, targets)[0] > mean
 
 
-@pytest.mark.parametrize("task", [NearPi(), NearPi.multi(), NearPi(dim=8, length=16, per_sequence=True),
-                                  NearPi(dim=8, length=16, planes=4, per_sequence=True, noise=0.1), NearPi(noise=0.01)])
+@pytest.mark.parametrize("task", [
+    NearPi(), NearPi.multi(), NearPi(dim=8, length=16, per_sequence=True), NearPi(noise=0.01),
+    NearPi(dim=8, length=16, planes=4, per_sequence=True, noise=0.1)])
 def test_no_baseline_beats_the_floor(task):
     assert min(task.baselines().values()) >= task.bayes_floor()
 
 
 def test_least_squares_no_longer_solves_the_harder_form():
-    assert NearPi(dim=16, length=32, planes=8, per_sequence=True).baselines()["least squares"] > 0.9 / 16
+    task = NearPi(dim=16, length=32, planes=8, per_sequence=True)
+    assert task.baselines()["least squares"] > 0.9 / 16
 
 
 def test_a_number_of_planes_that_does_not_fit_is_refused():

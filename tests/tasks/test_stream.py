@@ -5,13 +5,15 @@ from types import ModuleType
 import pytest
 import torch
 
-from geolab.tasks.stream import PIECE, Stream
+from geolab.tasks import Stream
+from geolab.tasks.text import PIECE
 
 
 @pytest.fixture
 def folder(tmp_path):
     for number in range(30):
-        (tmp_path / f"{number:02}.txt").write_text(f"document {number}, " * (1 + 7 * number % 5) + "and its énd")
+        document = f"document {number}, " * (1 + 7 * number % 5) + "and its énd"
+        (tmp_path / f"{number:02}.txt").write_text(document)
     (tmp_path / "notes.md").write_text("not read")
     return str(tmp_path)
 
@@ -40,7 +42,8 @@ def test_any_number_of_processes_reads_the_same_windows(task, world):
 
 @pytest.mark.parametrize("world", [1, 2])
 def test_a_stream_opened_later_goes_on_where_the_run_stood(task, world):
-    whole, rest = taken(task, 40, rank=world - 1, world=world), taken(task, 15, steps=25, rank=world - 1, world=world)
+    whole = taken(task, 40, rank=world - 1, world=world)
+    rest = taken(task, 15, steps=25, rank=world - 1, world=world)
     assert all(torch.equal(a, b) for a, b in zip(whole[25:], rest, strict=True))
 
 
@@ -59,7 +62,8 @@ def test_documents_are_trained_on_or_validated_on(task):
     training, validation = list(task.documents("train")), list(task.documents("validation"))
     assert not set(training) & set(validation) and len(training) + len(validation) == 30
     inputs, targets = task.sample("validation")
-    assert inputs.shape == targets.shape == (12, 10) and text(inputs) == ("\n".join(validation) + "\n").encode()[:120].decode()
+    assert inputs.shape == targets.shape == (12, 10)
+    assert text(inputs) == ("\n".join(validation) + "\n").encode()[:120].decode()
     assert validation[0].startswith("document 0,")
 
 
@@ -70,7 +74,7 @@ def test_a_file_larger_than_a_piece_is_read_whole(tmp_path):
 
 
 def test_a_corpus_by_name_is_read_row_by_row(monkeypatch):
-    """The network is played: what is shown is how rows become documents, not what a corpus holds."""
+    """A stand-in for the library shows how rows become documents, not what a corpus holds."""
     asked, library = [], ModuleType("datasets")
 
     def load_dataset(**arguments):
@@ -79,15 +83,20 @@ def test_a_corpus_by_name_is_read_row_by_row(monkeypatch):
 
     library.load_dataset = load_dataset
     monkeypatch.setitem(sys.modules, "datasets", library)
-    wikitext, fineweb = (Stream(name, context=4, validation=3) for name in ("wikitext-103", "fineweb-edu"))
-    assert next(wikitext.documents("train")) == "train 0" and next(wikitext.documents("validation")) == "validation 0"
-    assert next(fineweb.documents("validation")) == "train 0" and next(fineweb.documents("train")) == "train 2"
+    wikitext, fineweb = (Stream(name, context=4, validation=3)
+                         for name in ("wikitext-103", "fineweb-edu"))
+    assert next(wikitext.documents("train")) == "train 0"
+    assert next(wikitext.documents("validation")) == "validation 0"
+    assert next(fineweb.documents("validation")) == "train 0"
+    assert next(fineweb.documents("train")) == "train 2"
     assert all(arguments["streaming"] for arguments in asked)
 
 
 @pytest.mark.parametrize("module, action, message", [
-    ("datasets", lambda folder: next(Stream("fineweb-edu").documents("train")), 'pip install "geolab'),
-    ("tiktoken", lambda folder: Stream(folder, tokenizer="gpt2").encode("a"), "pip install tiktoken")])
+    ("datasets", lambda folder: next(Stream("fineweb-edu").documents("train")),
+     'pip install "geolab'),
+    ("tiktoken", lambda folder: Stream(folder, tokenizer="gpt2").encode("a"),
+     "pip install tiktoken")])
 def test_a_missing_library_is_named(monkeypatch, folder, module, action, message):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=message):
@@ -95,7 +104,7 @@ def test_a_missing_library_is_named(monkeypatch, folder, module, action, message
 
 
 def test_gpt2_tokens_end_a_document_with_their_own(monkeypatch, folder):
-    """The library is played: one token a word."""
+    """A stand-in for the library gives one token per word."""
     library = ModuleType("tiktoken")
     library.get_encoding = lambda name: library
     library.encode_ordinary, library.eot_token = lambda text: list(range(len(text.split()))), 50256
@@ -112,13 +121,16 @@ def test_no_network_is_said_so(monkeypatch):
 
     library.load_dataset = load_dataset
     monkeypatch.setitem(sys.modules, "datasets", library)
-    with pytest.raises(ConnectionError, match="'fineweb-edu' could not be read from the network: no route"):
+    message = "'fineweb-edu' could not be read from the network: no route"
+    with pytest.raises(ConnectionError, match=message):
         Stream("fineweb-edu").sample("train")
 
 
 @pytest.mark.parametrize("options, message", [
-    ({"corpus": "nowhere"}, "or a folder with .txt files, got 'nowhere'"), ({"tokenizer": "words"}, "tokenizer must be one of"),
-    ({"context": 0}, "context must be at least 1, got 0"), ({"validation": 0}, "validation must be at least 1, got 0")])
+    ({"corpus": "nowhere"}, "or a folder with .txt files, got 'nowhere'"),
+    ({"tokenizer": "words"}, "tokenizer must be one of"),
+    ({"context": 0}, "context must be at least 1, got 0"),
+    ({"validation": 0}, "validation must be at least 1, got 0")])
 def test_it_refuses_by_name(folder, options, message):
     with pytest.raises(ValueError, match=message):
         Stream(**{"corpus": folder, **options})

@@ -1,5 +1,6 @@
-"""`make book` builds every page in any case, executes only what changed, and ends with what raised and a status to match."""
+"""`make book` builds every page, executes only what changed, and ends with what raised."""
 
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -10,6 +11,9 @@ import nbformat
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+spec = importlib.util.spec_from_file_location("book", ROOT / "tools/book.py")
+book = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(book)
 GOOD, BAD = "print(6 * 7)", "print('before')\nassert 1 + 1 == 3, 'arithmetic holds here'"
 
 
@@ -20,19 +24,21 @@ def notebook(title: str, *sources: str):
 
 
 def build(root: Path, *arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, root / "tools/book.py", *arguments], capture_output=True, text=True, check=False)
+    command = [sys.executable, root / "tools/book.py", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """A book of two chapters, one of which raises; and what the first build of it said."""
+    """A book of two chapters, one of which raises, and what its first build said."""
     root = tmp_path_factory.mktemp("book")
     shutil.copytree(ROOT / "tools", root / "tools")
     for name in ("book/_ext", "book/_static"):
         shutil.copytree(ROOT / name, root / name)
     for name in ("_config.yml", "requirements.txt", "book/references.bib"):
         shutil.copy(ROOT / name, root / name)
-    (root / "_toc.yml").write_text("format: jb-book\nroot: book/intro\nchapters:\n- file: notebooks/01_good\n- file: notebooks/02_bad\n")
+    (root / "_toc.yml").write_text("format: jb-book\nroot: book/intro\nchapters:\n"
+                                   "- file: notebooks/01_good\n- file: notebooks/02_bad\n")
     (root / "notebooks").mkdir()
     nbformat.write(notebook("Front", GOOD), root / "book/intro.ipynb")
     nbformat.write(notebook("Good", GOOD), root / "notebooks/01_good.ipynb")
@@ -44,10 +50,28 @@ def test_a_raising_cell_leaves_a_site_a_mark_and_a_status(small):
     root, first = small
     assert first.returncode == 1, first.stdout + first.stderr
     assert "✗ notebooks/02_bad.ipynb, cell 2: print('before')" in first.stdout
-    assert "AssertionError: arithmetic holds here" in first.stdout and "1 cells raised, on 1 pages" in first.stdout
+    assert "AssertionError: arithmetic holds here" in first.stdout
+    assert "1 cell raised an error, on 1 page." in first.stdout
     page = (root / "_build/html/notebooks/02_bad.html").read_text()
-    assert "one cell ended with an error" in page and "arithmetic holds here" in page and "after" in page
+    assert "one cell ended with an error" in page
+    assert "arithmetic holds here" in page and "after" in page
     assert "ended with an error" not in (root / "_build/html/notebooks/01_good.html").read_text()
+
+
+@pytest.mark.parametrize("path", ["geolab/training.py", "studies/order.py", "benchmarks/cost.py",
+                                  "geolab/show/sliders.js", "results/order.cpu.json"])
+def test_a_change_of_code_or_results_makes_every_notebook_stale(tmp_path, monkeypatch, path):
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text("1")
+    monkeypatch.setattr(book, "ROOT", tmp_path)
+    before = book._common()
+    (tmp_path / path).write_text("2")
+    assert book._common() != before
+
+
+@pytest.mark.parametrize("count, said", [(0, "0 pages"), (1, "1 page"), (2, "2 pages")])
+def test_a_count_agrees_with_its_noun(count, said):
+    assert book.counted(count, "page") == said
 
 
 def test_it_says_where_the_time_went(small):
@@ -63,12 +87,12 @@ def test_what_failed_is_executed_again_and_what_did_not_is_kept(small):
     assert again.returncode == 1 and "02_bad" in again.stdout and "01_good" not in again.stdout
     nbformat.write(notebook("Bad", GOOD), root / "notebooks/02_bad.ipynb")
     mended = build(root)
-    assert mended.returncode == 0 and "1 pages of it" in mended.stdout
+    assert mended.returncode == 0 and "1 page of the site" in mended.stdout
     assert "ended with an error" not in (root / "_build/html/notebooks/02_bad.html").read_text()
     assert (root / "_executed/notebooks/01_good.ipynb").stat().st_mtime_ns == kept
-    assert build(root).stdout.startswith("The book is in")                       # nothing to do
+    assert build(root).stdout.startswith("The book is in")           # there is nothing to do
     assert json.loads((root / "_build/site.json").read_text())["whole"] is False
-    assert "site" in build(root, "--whole").stdout                               # every page anew, once
+    assert "site" in build(root, "--whole").stdout                   # all pages again, once
     assert build(root, "--whole").stdout.startswith("The book is in")
 
 

@@ -1,4 +1,4 @@
-"""A browser is found, or installed if that is allowed; else one line says how to mend it."""
+"""A browser is found, or installed if this user may, or else one line says how to mend it."""
 
 import importlib.util
 import sys
@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 
-spec = importlib.util.spec_from_file_location("browser", Path(__file__).resolve().parents[2] / "tools/browser.py")
+ROOT = Path(__file__).resolve().parents[2]
+spec = importlib.util.spec_from_file_location("browser", ROOT / "tools/browser.py")
 browser = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(browser)
 
 
 @pytest.fixture
 def bare(monkeypatch):
-    """A machine with apt-get and sudo and no browser, whose commands are noted and do what `outcomes` says."""
+    """A machine with apt-get and sudo, but without a browser.
+
+    Its commands are noted, and succeed where `outcomes` says so.
+    """
     ran, outcomes, there = [], {}, set()
 
     def run(*command):
@@ -26,7 +30,9 @@ def bare(monkeypatch):
     monkeypatch.setattr(browser, "_ran", run)
     monkeypatch.setattr(browser, "_playwrights_own", lambda: None)
     monkeypatch.setattr(browser.os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(browser.shutil, "which", lambda name: f"/bin/{name}" if name in there | {"apt-get", "sudo"} else None)
+    known = {"apt-get", "sudo"}
+    monkeypatch.setattr(browser.shutil, "which",
+                        lambda name: f"/bin/{name}" if name in there | known else None)
     monkeypatch.setattr(sys, "argv", ["browser.py", "--install"])
     return ran, outcomes
 
@@ -48,5 +54,6 @@ def test_the_package_manager_comes_next_where_no_password_is_asked(bare, capsys)
 def test_else_it_ends_with_the_line_that_mends_it(bare, capsys):
     ran, _ = bare
     assert browser.main() == 1
-    assert capsys.readouterr().out.splitlines()[-1] == "To mend it: sudo apt-get install -y chromium"
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "To mend it: sudo apt-get install -y chromium"
     assert not [command for command in ran if "apt-get install" in command]

@@ -16,7 +16,7 @@ from studies.results import ROOT, code
 from studies.runner import sources
 from studies.runner.arm import comparison
 from studies.runner.jobs import side_by_side
-from studies.runner.run import Part, Study, run
+from studies.runner.run import Part, Study, run_study
 
 TASK = Negation(dim=4, train=32, validation=16)
 
@@ -34,7 +34,7 @@ TOY = Study("toy", "Does it run?", {"cpu": toy})
 
 
 def test_the_content_is_each_comparison_by_name(tmp_path):
-    found = run(TOY, folder=tmp_path)
+    found = run_study(TOY, folder=tmp_path)
     assert found["command"] == "python -m studies toy --size cpu"
     assert found["device"] == "cpu" and found["processes"] == 1
     assert {(r["model"], r["seed"]) for r in found["long"]["runs"]} == {
@@ -46,8 +46,8 @@ def test_the_content_is_each_comparison_by_name(tmp_path):
 
 
 def test_a_part_is_that_part_of_the_whole(tmp_path):
-    whole = run(TOY, folder=tmp_path / "a")
-    part = run(TOY, part=Part(["biased"], [1]), folder=tmp_path / "b")
+    whole = run_study(TOY, folder=tmp_path / "a")
+    part = run_study(TOY, part=Part(["biased"], [1]), folder=tmp_path / "b")
 
     def lines(found):
         return [{key: value for key, value in line.items() if key != "seconds_not_quoted"}
@@ -60,7 +60,7 @@ def test_a_part_is_that_part_of_the_whole(tmp_path):
 
 
 def test_an_arm_of_one_comparison_leaves_the_other_out(tmp_path):
-    assert "short" not in run(TOY, part=Part(["linear"], [0]), folder=tmp_path)
+    assert "short" not in run_study(TOY, part=Part(["linear"], [0]), folder=tmp_path)
 
 
 class Interrupts(Negation):
@@ -76,12 +76,12 @@ class Interrupts(Negation):
 
 
 def test_an_interrupted_run_goes_on_to_the_same_result(tmp_path):
-    whole = run(TOY, folder=tmp_path / "a")
+    whole = run_study(TOY, folder=tmp_path / "a")
     task = Interrupts(dim=4, train=32, validation=16)
     stopped = replace(TOY, sizes={"cpu": lambda: [replace(arm, task=task) for arm in toy()]})
     with pytest.raises(KeyboardInterrupt, match="the same call goes on from there"):
-        run(stopped, folder=tmp_path / "b")
-    again = run(stopped, folder=tmp_path / "b")
+        run_study(stopped, folder=tmp_path / "b")
+    again = run_study(stopped, folder=tmp_path / "b")
     for part in ("long", "short"):
         losses = [[r["validation_loss"] for r in found[part]["runs"]] for found in (again, whole)]
         assert losses[0] == losses[1]
@@ -91,7 +91,7 @@ def test_a_field_of_the_engine_takes_the_place_of_its_own(tmp_path):
     halved = replace(TOY, sizes={
         "cpu": lambda: [replace(arm, engine=Engine(accumulate=2)) for arm in toy()]})
     part = Part(["linear"], [0], {"precision": "bfloat16"})
-    assert run(halved, part=part, folder=tmp_path)["engine"]["long"] == {
+    assert run_study(halved, part=part, folder=tmp_path)["engine"]["long"] == {
         "precision": "bfloat16", "accumulate": 2, "shard": False, "compile": False}
 
 
@@ -103,7 +103,7 @@ def test_a_field_of_the_engine_takes_the_place_of_its_own(tmp_path):
     ({"jobs": 0}, "jobs must be at least 1, got 0")])
 def test_what_is_not_there_is_refused(wrong, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        run(TOY, folder=tmp_path, **wrong)
+        run_study(TOY, folder=tmp_path, **wrong)
 
 
 # ---------------------------------------------------------------- which code a checkpoint is of
@@ -121,12 +121,12 @@ def test_a_study_is_stale_by_its_own_file_and_by_what_it_builds_on():
 
 
 def test_checkpoints_of_other_code_need_a_reason(tmp_path):
-    run(TOY, part=Part(["linear"], [0]), folder=tmp_path)
+    run_study(TOY, part=Part(["linear"], [0]), folder=tmp_path)
     marked = tmp_path / "toy.cpu.cpu" / "sources"
     marked.write_text("edited")
     with pytest.raises(ValueError, match="holds checkpoints that other code made"):
-        run(TOY, part=Part(["linear"], [0]), folder=tmp_path)
-    found = run(TOY, part=Part(["linear"], [0]), folder=tmp_path, reason="a comment moved")
+        run_study(TOY, part=Part(["linear"], [0]), folder=tmp_path)
+    found = run_study(TOY, part=Part(["linear"], [0]), folder=tmp_path, reason="a comment moved")
     assert found["forced"]["reason"] == "a comment moved"
     assert found["forced"]["sources of checkpoints"] == "edited"
 

@@ -1,0 +1,177 @@
+"""What holds for every task: it is enough to register one in `TASKS`."""
+
+import math
+import os
+import pickle
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError, fields, is_dataclass
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from geolab import tasks
+from geolab.tasks import TASKS, Pairs, Regression, Task
+
+# Fields that make a task small. More givens would leave too few open cells to measure a floor.
+SMALL = {"corpus": "sample", "train": 400, "validation": 400, "dim": 4, "length": 6, "context": 16,
+         "givens": 2}
+OPTIONS = [  # forms of a task that its defaults don't reach
+    ("copy", {"noise": 0.3}),
+    ("denoising", {"schedule": "linear"}),
+    ("echo", {"noise": 0.1, "drift": 0.1}),
+    ("echo", {"noise": 0.1, "drift": 0.1, "per_sequence": True}),
+    ("gyroscope", {"noise": 0.1}),
+    ("near-pi", {"noise": 0.1, "per_sequence": True}),
+    ("reflection", {"noise": 0.1}),
+    ("sudoku", {"split": "by grid"}),
+]
+FORMS = [pytest.param(name, options, id=", ".join([name, *options]))
+         for name, options in [*((name, {}) for name in TASKS), *OPTIONS]]
+SPLITS = "train", "validation"
+
+
+def small(name, **options):
+    known = {field.name for field in fields(TASKS[name])}
+    return TASKS[name](**{key: value for key, value in SMALL.items() if key in known} | options)
+
+
+def same(first, second):
+    return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_what_is_public_in_a_tasks_file_is_registered():
+    for file in pkgutil.iter_modules(tasks.__path__, "geolab.tasks."):
+        for name, made in vars(import_module(file.name)).items():
+            if is_dataclass(made) and made.__module__ == file.name and issubclass(made, Task):
+                assert made in TASKS.values(), f"{name} is not registered"
+                assert getattr(tasks, name) is made
+
+
+@pytest.mark.parametrize("name, options", FORMS)
+class TestEveryTask:
+    def test_it_gives_pairs_of_float32_or_int64(self, name, options):
+        task = small(name, **options)
+        for split in SPLITS:
+            pairs = task.sample(split)
+            assert isinstance(pairs, Pairs) and len(pairs.inputs) == len(pairs.targets) > 0
+            assert {pairs.inputs.dtype, pairs.targets.dtype} <= {torch.float32, torch.int64}
+            assert torch.isfinite(pairs.inputs).all() and torch.isfinite(pairs.targets).all()
+            if isinstance(task, Regression):
+                assert pairs.inputs.dtype == pairs.targets.dtype == torch.float32
+            if hasattr(task, "train"):
+                assert len(pairs.inputs) == getattr(task, split)
+
+    def test_a_seed_decides_the_draw(self, name, options):
+        task = small(name, **options)
+        for split in SPLITS:
+            published, drawn = task.sample(split), task.sample(split, seed=7)
+            assert same(published, task.sample(split)) and same(drawn, task.sample(split, seed=7))
+            assert not torch.equal(drawn.inputs, published.inputs)
+            assert not torch.equal(drawn.inputs, task.sample(split, seed=8).inputs)
+
+    def test_validation_is_not_what_it_trains_on(self, name, options):
+        train, validation = (small(name, **options).sample(split).inputs for split in SPLITS)
+        count = min(len(train), len(validation))
+        assert not torch.equal(train[:count], validation[:count])
+        if train.dtype == torch.float32 and name != "sudoku":  # there are few puzzles
+            distances = torch.cdist(train.double().flatten(1), validation.double().flatten(1))
+            assert distances.min() > 1e-4
+
+    def test_it_leaves_the_global_generators_alone(self, name, options):
+        torch.manual_seed(0), np.random.seed(0)
+        expected = torch.rand(1), np.random.rand()
+        torch.manual_seed(0), np.random.seed(0)
+        small(name, **options).sample("train")
+        assert (torch.rand(1), np.random.rand()) == expected
+
+    def test_no_baseline_is_below_the_floor(self, name, options):
+        """The tolerance of 3 % is for a loss that is measured on only 400 examples."""
+        task = small(name, **options)
+        floor, baselines = task.bayes_floor(), task.baselines()
+        assert isinstance(floor, float) and math.isfinite(floor) and floor >= 0
+        assert baselines and all(type(loss) is float and math.isfinite(loss)
+                                 for loss in baselines.values())
+        assert min(baselines.values()) >= 0.97 * floor
+
+    def test_its_loss_is_that_of_a_regression_or_of_a_classification(self, name, options):
+        task = small(name, **options)
+        _, target = task.sample("validation")
+        if isinstance(task, Regression):
+            step = 2 if name == "reflection" else 1  # every second position is scored
+            error = torch.randn(target.shape, generator=torch.Generator().manual_seed(0))
+            scored = error[:, ::step] if target.ndim == 3 else error
+            expected = (scored.double() ** 2).mean().item()
+            assert task.loss(target, target) == 0
+            assert task.loss(target + error, target).item() == pytest.approx(expected, rel=1e-5)
+        else:
+            classes = int(target.max()) + 1
+            logits = torch.zeros(*target.shape, classes)
+            assert task.loss(logits, target).item() == pytest.approx(math.log(classes), rel=1e-5)
+            certain = 50 * F.one_hot(target.clamp(min=0), classes).double()
+            assert task.loss(certain, target) < 1e-12 and task.accuracy(certain, target) == 1
+
+    def test_its_fields_say_all_about_it(self, name, options):
+        task, again = small(name, **options), small(name, **options)
+        assert task == again and hash(task) == hash(again) and task is not again
+        assert pickle.loads(pickle.dumps(task)) == task
+        shown = (f"{field.name}={getattr(task, field.name)!r}" for field in fields(task))
+        assert repr(task) == f"{type(task).__name__}({', '.join(shown)})"
+        first = fields(task)[0].name
+        with pytest.raises(FrozenInstanceError):
+            setattr(task, first, getattr(task, first))
+
+    def test_an_unknown_split_is_refused(self, name, options):
+        message = "^split must be 'train' or 'validation', got 'test'$"
+        with pytest.raises(ValueError, match=message):
+            small(name, **options).sample("test")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_count_that_is_none_is_refused_by_name(name):
+    counts = [field.name for field in fields(TASKS[name])
+              if field.type is int and not field.name.endswith("seed")]
+    for count in counts:
+        for value, wanted in ((-1, r"(at least|from) \d"), (1.5, "a whole number"),
+                              (True, r"(a whole|a finite) number")):
+            with pytest.raises(ValueError, match=f"^{count} must be {wanted}.*, got {value}$"):
+                small(name, **{count: value})
+
+
+@pytest.mark.parametrize("name", [name for name in TASKS if hasattr(TASKS[name], "train")])
+def test_a_split_may_be_empty(name):
+    for split in SPLITS:
+        assert len(small(name, **{split: 0}).sample(split).inputs) == 0
+
+
+def test_the_guide_adds_a_task_with_one_file_and_two_lines(tmp_path):
+    """In a copy of the package, this file's tests then cover the new task."""
+    root = Path(__file__).parents[2]
+    shutil.copytree(root / "geolab", tmp_path / "geolab",
+                    ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(__file__, tmp_path / "test_registry.py")
+
+    guide = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    block = r"```python\n# (geolab/tasks/\w+\.py)\n(.*?)```"
+    file, source = re.search(block, guide, re.DOTALL).groups()
+    lines = r'with `(from .* import \w+)` and `("([\w-]+)": \w+,)` in `geolab/tasks/__init__.py`'
+    imported, entry, name = re.search(lines, guide).groups()
+    (tmp_path / file).write_text(source, encoding="utf-8")
+    registry = tmp_path / "geolab/tasks/__init__.py"
+    text = registry.read_text(encoding="utf-8")
+    before, opening, after = text.partition("TASKS: dict[str, type[Task]] = {\n")
+    registry.write_text(f"{before}{imported}\n\n{opening}    {entry}\n{after}", encoding="utf-8")
+
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-k",
+               f"{name} or public", "test_registry.py"]
+    run = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)},
+                         capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stdout[-3000:]
+    assert len(re.findall(rf"\b{name}\b.* PASSED", run.stdout)) >= 10

@@ -1,0 +1,163 @@
+"""The rules of the house: what a room may import, how much code it has, what an import changes."""
+
+import ast
+import graphlib
+import io
+import json
+import subprocess
+import sys
+import tokenize
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CODE_LINES = 5_000  # in geolab
+FILE_LINES = 350    # in any file; most have fewer than 300
+WIDGETS = {"matplotlib", "IPython", "ipywidgets"}
+LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
+          tokenize.ENDMARKER}
+INSIDES = {"__globals__", "__code__", "__file__", "getsource"}
+
+# Every room of geolab, and the rooms that it may import. Each of these has a line further up,
+# so arrows between rooms can't make a circle.
+ROOMS = {
+    "checks": "",
+    "penalties": "",
+    "show": "",
+    "kernels": "checks",
+    "operators": "checks kernels",
+    "tasks": "checks",
+    "probes": "checks operators",
+    "residuals": "checks penalties operators",
+    "models": "checks penalties operators residuals",
+    "diagrammatic": "checks penalties",
+    "distributed": "checks penalties models",
+    "training": "checks penalties models tasks distributed",
+}
+
+
+def modules(*folders: str) -> dict[str, Path]:
+    """Every module in these folders by its dotted name. A package has the name of its folder."""
+    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+            for path in paths}
+
+
+HOUSE = modules("geolab", "studies", "benchmarks")
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def imports(name: str) -> set[str]:
+    """The other modules of the house that a module imports, also where a function does so."""
+    found = set()
+    for node in ast.walk(parsed(HOUSE[name])):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module and not node.level, f"{name} has a relative import"
+            for member in (f"{node.module}.{alias.name}" for alias in node.names):
+                found.add(member if member in HOUSE else node.module)
+    return found & set(HOUSE) - {name}
+
+
+def fresh(code: str) -> list[str]:
+    """What `code` prints as JSON in a process that has imported nothing yet."""
+    done = subprocess.run([sys.executable, "-c", f"import json, sys\n{code}"], cwd=ROOT,
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def code_lines(path: Path) -> int:
+    """The number of lines that are neither blank nor a comment nor part of a docstring."""
+    tokens = tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+    lines = {line for token in tokens if token.type not in LAYOUT
+             for line in range(token.start[0], token.end[0] + 1)}
+    for node in ast.walk(parsed(path)):
+        has_one = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        if has_one and ast.get_docstring(node):
+            lines -= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    return len(lines)
+
+
+# ---------------------------------------------------------------- arrows
+
+@pytest.mark.parametrize("name", [name for name in HOUSE if name.startswith("geolab.")])
+def test_a_module_imports_only_from_the_rooms_below(name):
+    room = name.split(".")[1]
+    assert room in ROOMS, f"ROOMS must say what geolab.{room} may import"
+    allowed = {"geolab", f"geolab.{room}", *(f"geolab.{other}" for other in ROOMS[room].split())}
+    assert {".".join(other.split(".")[:2]) for other in imports(name)} <= allowed
+
+
+def test_no_room_stands_above_one_that_imports_it():
+    names = list(ROOMS)
+    for k, room in enumerate(names):
+        assert set(ROOMS[room].split()) <= set(names[:k]), room
+
+
+def test_no_study_imports_a_benchmark():
+    for name in HOUSE:
+        if name.startswith("studies"):
+            assert not [other for other in imports(name) if other.startswith("benchmarks")], name
+
+
+def test_modules_import_each_other_in_no_circle():
+    graphlib.TopologicalSorter({name: imports(name) for name in HOUSE}).prepare()
+
+
+# ---------------------------------------------------------------- what an import loads
+
+def test_an_operator_is_imported_without_widgets_and_without_what_stands_above_it():
+    loaded = fresh("import geolab.operators\nprint(json.dumps(sorted(sys.modules)))")
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("geolab.")}
+    assert rooms <= {"operators", *ROOMS["operators"].split()}
+    assert not WIDGETS & set(loaded)
+
+
+@pytest.mark.parametrize("name", ["studies.results", "studies.live"])
+def test_the_readers_of_results_load_no_model(name):
+    loaded = fresh(f"import {name}\nprint(json.dumps(sorted(sys.modules)))")
+    assert not [other for other in loaded if other.startswith("geolab.models")]
+
+
+def test_no_import_changes_the_style_of_matplotlib():
+    names = [name for name in modules("geolab", "studies")
+             if not name.startswith("geolab.kernels") and not name.endswith("__main__")]
+    assert fresh(f"""
+import importlib, matplotlib
+before = dict(matplotlib.rcParams)
+for name in {names}:
+    importlib.import_module(name)
+print(json.dumps([key for key, value in matplotlib.rcParams.items() if value != before[key]]))
+""") == []
+
+
+# ---------------------------------------------------------------- size
+
+def test_geolab_is_thin():
+    rooms: dict[str, int] = {}
+    for name, path in modules("geolab").items():
+        room = name.split(".")[1] if "." in name else name
+        rooms[room] = rooms.get(room, 0) + code_lines(path)
+    assert sum(rooms.values()) <= CODE_LINES, dict(sorted(rooms.items(), key=lambda item: -item[1]))
+
+
+def test_a_file_fits_a_readers_head():
+    lengths = {name: len(path.read_text().splitlines())
+               for name, path in modules("geolab", "studies", "benchmarks", "tools").items()}
+    assert not {name: length for name, length in lengths.items() if length > FILE_LINES}
+
+
+# ---------------------------------------------------------------- tests
+
+def test_no_test_looks_into_a_function_or_at_the_source_of_a_module():
+    used = {name: {node.attr for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)}
+            for name, path in modules("tests").items()}
+    assert not {name: found for name in used if (found := used[name] & INSIDES)}
