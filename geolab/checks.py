@@ -1,67 +1,137 @@
-"""Refuse bad input by name, before it becomes a wrong number."""
+"""Refuse bad input by name, before it becomes a wrong number.
+
+`options` flattens what decides how an object computes, so that two objects can be compared by name.
+"""
 
 import math
-from numbers import Integral, Real
+from collections.abc import Collection
+from dataclasses import fields, is_dataclass
+from functools import partial
+from numbers import Integral, Number, Real
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+
+def require_option(name: str, got: object, known: Collection) -> None:
+    """Raise ValueError, with the list of all that is known, unless `got` is in `known`."""
+    if got not in known:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {got!r}")
 
 
 def require_count(name: str, value: int, at_least: int = 1) -> None:
-    """Raise ValueError unless `value` is a whole number, at least `at_least`; True and False are none."""
+    """Raise ValueError unless `value` is a whole number, at least `at_least`, and not a bool."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise ValueError(f"{name} must be a whole number, got {value!r}")
     if value < at_least:
         raise ValueError(f"{name} must be at least {at_least}, got {value}")
 
 
-def require_number(name: str, value: float, low: float = -math.inf, high: float = math.inf, strict: bool = False) -> None:
-    """Raise ValueError unless `value` is a finite real number from `low` to `high`, and neither of them where `strict`."""
+def require_number(name: str, value: float, low: float = -math.inf, high: float = math.inf,
+                   strict: bool = False) -> None:
+    """Raise ValueError unless `value` is a finite real number from `low` to `high`.
+
+    With `strict`, `low` and `high` themselves are refused too. A bool is no number.
+    """
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise ValueError(f"{name} must be a finite number, got {value!r}")
     if not (low < value < high if strict else low <= value <= high):
         if math.isinf(high):
-            wanted = "be positive" if strict and low == 0 else f"be {'above' if strict else 'at least'} {low}"
+            bound = f"above {low}" if strict else f"at least {low}"
+            wanted = "be positive" if strict and low == 0 else f"be {bound}"
         elif math.isinf(low):
             wanted = f"be {'below' if strict else 'at most'} {high}"
         else:
-            wanted = f"lie strictly between {low} and {high}" if strict else f"be from {low} to {high}"
+            between = f"lie strictly between {low} and {high}"
+            wanted = between if strict else f"be from {low} to {high}"
         raise ValueError(f"{name} must {wanted}, got {value}")
 
 
 def require_unit(direction: Tensor, name: str = "direction") -> None:
-    """Raise ValueError unless every vector along the last axis has length 1, to the precision of its dtype."""
+    """Raise ValueError unless each vector (last axis) has length 1, to the dtype's precision."""
     norms = torch.linalg.vector_norm(direction.detach(), dim=-1)
     tolerance = 10 * direction.shape[-1] ** 0.5 * torch.finfo(direction.dtype).eps
     worst = (norms - 1).abs().max() if norms.numel() else norms.new_zeros(())
-    if not worst <= tolerance:  # a NaN fails too
+    if not worst <= tolerance:  # written so that a NaN fails too
         length = norms.flatten()[(norms.flatten() - 1).abs().argmax()].item()
-        raise ValueError(f"{name} must have unit length along its last axis, got length {length:.6g}; "
-                         "normalise it with operators.unit_direction")
+        raise ValueError(f"{name} must have unit length along its last axis, got length "
+                         f"{length:.6g}; normalise it with operators.unit_direction")
 
 
 def require_width(name: str, tensor: Tensor, width: int) -> None:
     """Raise ValueError unless the last axis of `tensor` has `width` features."""
     if tensor.shape[-1] != width:
-        raise ValueError(f"{name} must have {width} features along its last axis, got shape {tuple(tensor.shape)}")
+        raise ValueError(f"{name} must have {width} features along its last axis, "
+                         f"got shape {tuple(tensor.shape)}")
 
 
 def require_square(name: str, matrix: Tensor, size: int | None = None) -> None:
-    """Raise ValueError unless the last two axes of `matrix` are equal, and of `size` where one is given."""
-    if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2] or (size is not None and size != matrix.shape[-1]):
+    """Raise ValueError unless the last two axes of `matrix` are equal, and are `size` if given."""
+    rows, columns = matrix.shape[-2:] if matrix.ndim >= 2 else (0, -1)
+    if rows != columns or size not in (None, rows):
         wanted = "n × n" if size is None else f"{size} × {size}"
-        raise ValueError(f"{name} must be {wanted} along its last two axes, got shape {tuple(matrix.shape)}")
+        raise ValueError(f"{name} must be {wanted} along its last two axes, "
+                         f"got shape {tuple(matrix.shape)}")
 
 
 def require_pairs(u: Tensor, v: Tensor, beta: Tensor) -> None:
-    """Raise ValueError unless u and v have one shape, and beta is a number, or one for each pair of vectors."""
+    """Raise ValueError unless u and v have one shape, with one beta per pair or one for all."""
     if u.shape != v.shape:
-        raise ValueError(f"u and v must have the same shape, got {tuple(u.shape)} and {tuple(v.shape)}")
+        raise ValueError(f"u and v must have the same shape, got {tuple(u.shape)} "
+                         f"and {tuple(v.shape)}")
     if beta.ndim and beta.shape != u.shape[:-1]:
-        raise ValueError(f"beta must be one number a pair, got {tuple(beta.shape)} with pairs {tuple(u.shape[:-1])}")
+        raise ValueError(f"beta must be one number per pair, got shape {tuple(beta.shape)} "
+                         f"for pairs of shape {tuple(u.shape[:-1])}")
 
 
-def require_option(name: str, got, known) -> None:
-    """Raise ValueError, naming what is known, unless `got` is one of them."""
-    if got not in known:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {got!r}")
+# ---------------------------------------------------------------- what two runs have in common
+
+def model_options(name: str, model: nn.Module) -> dict[str, str]:
+    """What decides how a model computes: {"model.layers.0.norm.eps": "1e-05", …}.
+
+    Every module inside it gives its class, its attributes, and the dtypes and shapes of its
+    parameters and buffers. Docstrings, comments, `extra_repr` and values of parameters don't count.
+    """
+    found = {}
+    for path, module in model.named_modules(prefix=name):
+        attributes = {**vars(module), **dict(module.named_parameters(recurse=False)),
+                      **dict(module.named_buffers(recurse=False))}
+        del attributes["training"]
+        found |= options(path, attributes) | {path: type(module).__name__}
+    return found
+
+
+def options(name: str, value: Any, inside: bool = False) -> dict[str, str]:
+    """Write out a value by name, and what it is made of by path: {"task": "Echo", "task.dim": "4"}.
+
+    This covers numbers, texts, None, dtypes, tensors (as dtype and shape), functions and classes
+    (by name), partials (function and arguments), dataclasses (class and fields), tuples, lists and
+    dicts. Any other object gives its class and attributes, or `inside` another one its class alone.
+    Names that begin with "_" are left out.
+    """
+    if isinstance(value, Tensor):
+        return {name: f"{value.dtype} {tuple(value.shape)}"}
+    if _plain(value):
+        return {name: str(value)}
+    if isinstance(value, partial):
+        parts = {"func": value.func, "args": value.args, **value.keywords}
+    elif isinstance(value, (tuple, list)):
+        parts = dict(enumerate(value))
+    elif isinstance(value, dict):
+        parts = value
+    elif is_dataclass(value) and not isinstance(value, type):
+        parts = {field.name: getattr(value, field.name) for field in fields(value)}
+    else:
+        parts = {} if inside else getattr(value, "__dict__", {})
+    found = {name: getattr(value, "__qualname__", type(value).__name__)}
+    for key, part in parts.items():
+        if not str(key).startswith("_"):
+            found |= options(f"{name}.{key}", part, inside=True)
+    return found
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(map(_plain, value))
+    return value is None or isinstance(value, (Number, str, torch.dtype))

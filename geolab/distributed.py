@@ -1,50 +1,53 @@
-"""One model on many processes, and in half the numbers: how a step runs, not what it computes.
+"""One model on many processes, and in half precision: how a step runs, not what it computes.
 
     ∇ loss(batch) = mean over processes and micro-batches of ∇ loss(share)
 
-Started as `torchrun --nproc-per-node 8 script.py`, each process takes its share of every batch. The task's loss must be a
-mean over examples, as all of ours are; a penalty that isn't, is averaged over the shares. Parameters are whole on every
-process (DistributedDataParallel), or each process keeps a part (FSDP2, `fully_shard`).
+Started as `torchrun --nproc-per-node 8 script.py`, each process takes its share of every batch. The
+task's loss must be a mean over examples, as all of ours are. A penalty that is no mean over
+examples is averaged over the shares. Parameters are either whole on every process
+(DistributedDataParallel), or each process keeps a part of them (FSDP2, `fully_shard`).
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils._pytree import tree_map_only
 
-from geolab.models.backbone import Layer
-from geolab.checks import require_option
+from geolab.checks import require_count, require_option
 
 
 @dataclass(frozen=True)
 class Engine:
-    """How steps are computed."""
+    """How steps are computed.
 
-    precision: str = "float32"  # of the forward pass; "bfloat16": by autocast. Parameters, optimizer and sums stay float32
-    accumulate: int = 1         # micro-batches a step, one after another, for batches that memory does not hold at once
-    shard: bool = False         # each process keeps a part of the parameters, gradients and moments: FSDP2
+    In "bfloat16" the forward pass runs under autocast; parameters, optimizer state and sums stay in
+    float32. More than one micro-batch serves batches that memory can't hold at once.
+    """
+
+    precision: str = "float32"  # of the forward pass: "float32" or "bfloat16"
+    accumulate: int = 1         # micro-batches per step, one after another
+    shard: bool = False         # split parameters, gradients and moments over processes, by FSDP2
     compile: bool = False       # torch.compile of the model, in place
 
     def __post_init__(self):
         require_option("precision", self.precision, ("float32", "bfloat16"))
-        if self.accumulate < 1:
-            raise ValueError(f"accumulate must be at least 1, got {self.accumulate}")
+        require_count("accumulate", self.accumulate)
 
     def cast(self, device: torch.device) -> torch.autocast:
-        """The context of a forward pass."""
+        """The context in which a forward pass runs."""
         return torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
 
 
 def join(device: str = "cpu") -> torch.device:
-    """Join the processes that torchrun started, by gloo on "cpu" and NCCL on "cuda"; alone there is nothing to join.
+    """Join the processes that torchrun started: by gloo on "cpu", by NCCL and gloo on "cuda".
 
-    Returns: where this process's model belongs: a GPU of its own on "cuda". `fit` calls it with the model's device.
+    Returns: where this process's model belongs. On "cuda" each process has a GPU of its own.
+        Without torchrun this is `device` itself, and there is nothing to join.
+    `fit` calls this with the type of the model's device.
     """
     if not dist.is_torchelastic_launched():
         return torch.device(device)
@@ -58,17 +61,17 @@ def join(device: str = "cpu") -> torch.device:
 
 
 def rank() -> int:
-    """Which process this is, from 0: the one that writes and shows."""
+    """The number of this process, from 0. Process 0 is the one that writes files and shows bars."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
 def world() -> int:
-    """How many processes there are."""
+    """The number of processes."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def mean(*values: Tensor) -> list[float]:
-    """Of scalars, over all processes, in one exchange: the same numbers everywhere, so that all decide alike."""
+    """Average scalars over processes, in one exchange, so that all take the same branch."""
     stacked = torch.stack([value.detach() for value in values])
     if world() > 1:
         dist.all_reduce(stacked)
@@ -76,95 +79,107 @@ def mean(*values: Tensor) -> list[float]:
     return stacked.tolist()
 
 
-def parallel(model: nn.Module, engine: Engine) -> nn.Module:
-    """What to call in place of `model` when training; all processes then start from the weights of the first.
+def barrier() -> None:
+    """Wait until every process has come here. A single process does not wait."""
+    if world() > 1:
+        dist.barrier()  # by gloo, which `join` asks for on every device
 
-    Sharding is in place: one group of parameters a Layer of the backbone, and the rest in the root's group, which is whole
-    from forward to backward. The first and the last residual belong to the root's, being called outside their layer as
-    well, by `expand` and `reduce`. In bfloat16 only the sublayers' matrices are exchanged in it: norms and residuals stay
-    in float32, as under autocast, and make a group of their own.
-    Raises: ValueError for shard without torchrun, or with a parameter that has no axes, which FSDP2 can't share out.
-        Where parameters are whole, each must have a gradient in every step: DistributedDataParallel says so if not.
+
+def parallel(model: nn.Module, engine: Engine) -> nn.Module:
+    """The module to call in place of `model` in training. All processes get process 0's weights.
+
+    Sharding is in place. Each Layer of the backbone is one group of parameters, and the rest is the
+    root's group, which stays whole from the forward to the backward pass. The first and the last
+    residual belong to the root's group, because the network calls their `expand` and `reduce`
+    outside their layers. In bfloat16 only the matrices of sublayers travel in half precision: norms
+    and residuals stay in float32, as under autocast, and form a group of their own.
+
+    Raises: ValueError for `shard` without torchrun, or if a parameter has no axes, since FSDP2
+        can't split it. Where parameters are whole, each must have a gradient in every step, or
+        DistributedDataParallel raises RuntimeError.
     """
     if engine.compile:
         model.compile()
     if not engine.shard:
         return DistributedDataParallel(model) if world() > 1 else model
     if not dist.is_initialized():
-        raise ValueError("shard needs processes to share among, got one that torchrun did not start: "
-                         "torchrun --nproc-per-node 8 script.py")
-    from torch.distributed.device_mesh import init_device_mesh  # here: it would add a second to every import of geolab
+        raise ValueError("shard needs processes to share among, got one that torchrun did not "
+                         "start: torchrun --nproc-per-node 8 script.py")
+    # imported here, since importing FSDP takes a second and models need not be loaded without it
+    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    from geolab.models.backbone import Layer
     for tensor in model.state_dict().values():
         dist.broadcast(tensor, 0)
     mesh = init_device_mesh(next(model.parameters()).device.type, (world(),))
     half = engine.precision == "bfloat16"
-    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False) if half else MixedPrecisionPolicy()
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
     for layer in [module for module in model.modules() if isinstance(module, Layer)]:
         outermost = layer.residual.first or layer.residual.last
         if outermost or half:
-            fully_shard(layer.mix, mesh=mesh, mp_policy=policy)
+            fully_shard(layer.mix, mesh=mesh, mp_policy=policy if half else MixedPrecisionPolicy())
         if not outermost:
             fully_shard(layer, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model
 
 
-@contextmanager
-def exchange(model: nn.Module, on: bool) -> Iterator[None]:
-    """Whether a backward pass inside sums gradients over processes: of the micro-batches of a step, the last one does."""
-    if hasattr(model, "set_requires_gradient_sync"):  # FSDP2 gives it to the model that it shards
+def exchange(model: nn.Module, on: bool) -> AbstractContextManager:
+    """A context whose backward pass sums gradients over processes, or leaves them where they are.
+
+    The last micro-batch of a step exchanges, the ones before it don't.
+    """
+    if hasattr(model, "set_requires_gradient_sync"):  # a method of models that FSDP2 shards
         model.set_requires_gradient_sync(on)
-        yield
-    elif isinstance(model, DistributedDataParallel) and not on:
-        with model.no_sync():
-            yield
-    else:
-        yield
+    alone = isinstance(model, DistributedDataParallel) and not on
+    return model.no_sync() if alone else nullcontext()
 
 
-# ---------------------------------------------------------------- checkpoints: one file, whatever the processes
+# ---------------------------------------------------------------- what a checkpoint holds
 
-def sharded(tensor: Tensor) -> bool:
-    """Whether it is a DTensor, of which this process holds a part."""
-    return hasattr(tensor, "full_tensor")
+def whole_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, dict]:
+    """{"model": …, "optimizer": …}: whole tensors on the CPU, under the parameters' names.
+
+    Every process calls this, since sharded tensors are gathered. Process 0 gets the two state
+    dicts, the others get empty ones.
+    """
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    weights, moments = get_state_dict(model, optimizer, options=options)
+    return {"model": weights, "optimizer": moments}
 
 
-def whole(state: dict) -> dict:
-    """A state dict with whole tensors for the first process; the others help, and get a part that they can't use."""
-    def gather(tensor: Tensor) -> Tensor:
-        full = tensor.full_tensor() if sharded(tensor) else tensor
-        return full.cpu() if rank() == 0 else full.new_empty(0)
-    return tree_map_only(Tensor, gather, state)
+def load_state(model: nn.Module, optimizer: torch.optim.Optimizer, saved: dict[str, dict]) -> None:
+    """Put back what `whole_state` returned on process 0, whole or in this process's part.
 
-
-def load(model: nn.Module, optimizer: torch.optim.Optimizer, saved: dict) -> None:
-    """Put whole tensors back: as they are, or the part that this process keeps. Others' weights are the first process's."""
-    def like(tensor: Tensor, parameter: Tensor) -> Tensor:
-        if not sharded(parameter) or tensor.shape != parameter.shape:  # a step count has no axes to share out
-            return tensor
-        from torch.distributed.tensor import distribute_tensor
-        return distribute_tensor(tensor.to(parameter.device), parameter.device_mesh, parameter.placements)
-
-    kept = model.state_dict()
-    model.load_state_dict({name: like(tensor, kept[name]) for name, tensor in saved["model"].items()})
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    state = {index: {key: like(value, parameters[index]) for key, value in moments.items()}
-             for index, moments in saved["optimizer"]["state"].items()}
-    optimizer.load_state_dict({**saved["optimizer"], "state": state})
+    `saved` is the same on every process, and its dictionaries are changed. The optimizer is AdamW.
+    """
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, set_state_dict
+    from torch.distributed.fsdp import FSDPModule
+    moments = saved["optimizer"]["state"]
+    for name, p in model.named_parameters():
+        if name not in moments:  # without a gradient so far; AdamW starts from zeros as well
+            moments[name] = {"step": torch.zeros(()), "exp_avg": torch.zeros(p.shape),
+                             "exp_avg_sq": torch.zeros(p.shape)}
+    options = StateDictOptions(full_state_dict=isinstance(model, FSDPModule))  # to be split
+    set_state_dict(model, optimizer, model_state_dict=saved["model"],
+                   optim_state_dict=saved["optimizer"], options=options)
 
 
 def random_states(device: torch.device) -> list[list[Tensor]]:
-    """The state of the default generators, of the CPU and of the GPU, of every process."""
-    mine = [torch.get_rng_state()] + ([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])
-    if world() == 1:
-        return [mine]
-    every = [None] * world()
-    dist.all_gather_object(every, mine)
+    """The state of every process's default generators: the CPU's, and the GPU's on "cuda"."""
+    mine = [torch.get_rng_state()]
+    if device.type == "cuda":
+        mine.append(torch.cuda.get_rng_state(device))
+    every = [mine] * world()
+    if world() > 1:
+        dist.all_gather_object(every, mine)
     return every
 
 
 def set_random_state(saved: list[list[Tensor]], device: torch.device) -> None:
-    """This process's own; one that wasn't there keeps what its seed gave it."""
+    """Restore this process's generators. A process that the save did not have keeps its own."""
     if rank() < len(saved):
         torch.set_rng_state(saved[rank()][0])
         if device.type == "cuda" and len(saved[rank()]) > 1:

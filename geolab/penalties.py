@@ -1,16 +1,20 @@
-"""What a module adds to the loss of its own accord: `add_penalty` in its forward pass, `collect_penalties` around it."""
+"""Terms that a module adds to the training loss by itself.
+
+The module calls `add_penalty` in its forward pass, and training opens `collect_penalties` around
+that pass.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from torch import Tensor
 
-_collectors: list[list[Tensor]] = []  # the open ones; a plain list, since torch.compile can follow no ContextVar
+_collectors: list[list[Tensor]] = []  # the open ones; torch.compile can't follow a ContextVar
 
 
 @contextmanager
 def collect_penalties() -> Iterator[list[Tensor]]:
-    """While open, the list that it yields takes up what residuals add with `add_penalty`, in the order of the forward pass."""
+    """Yield a list that takes up what `add_penalty` is given, in the order of the calls."""
     _collectors.append([])
     try:
         yield _collectors[-1]
@@ -19,6 +23,6 @@ def collect_penalties() -> Iterator[list[Tensor]]:
 
 
 def add_penalty(penalty: Tensor) -> None:
-    """Called by a residual in its forward pass: a scalar that training shall add to the loss. Nobody collecting, nothing kept."""
+    """Add a scalar to the training loss. This is a no-op when no collector is open."""
     if _collectors:
         _collectors[-1].append(penalty)

@@ -1,19 +1,22 @@
 """One training loop: `fit(model, task, budget, seed)`.
 
-AdamW with linear warm-up and cosine decay, weight decay on matrices only, gradient clipping, as E-MHC-Geo trains
-its benchmark. On a CPU the same call gives the same numbers, in one run or resumed.
+AdamW with β = (0.9, 0.95), weight decay on matrices only, and gradients clipped by their norm, as
+E-MHC-Geo trains its benchmark. The learning rate at step t = 0 … T − 1, with w steps of warm-up and
+ε = lr_end, is
 
-Under `torchrun` the same call shares every batch among the processes: see `geolab.distributed`.
+    lr (t + 1) / w                                             t < w
+    lr (ε + (1 − ε) (1 + cos(π (t − w) / (T − w))) / 2)        afterwards
+
+On a CPU the same call gives the same numbers, whether the run is interrupted and resumed or not.
+Under `torchrun` the processes share every batch: see `geolab.distributed`.
 """
 
-import hashlib
-import json
 import math
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,6 +26,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from geolab import distributed
+from geolab.checks import model_options, options, require_count
 from geolab.distributed import Engine
 from geolab.penalties import collect_penalties
 from geolab.tasks import Task
@@ -30,27 +34,29 @@ from geolab.tasks import Task
 
 @dataclass(frozen=True)
 class Budget:
-    """How long and how hard to train."""
+    """How long and how hard to train.
 
-    steps: int = 300
-    batch: int = 16              # examples a step, drawn with replacement
-    lr: float = 2e-3             # at the top, after the warm-up
+    Raises: ValueError for steps, batch or evaluate_every below 1, and for lr or clip not above 0.
+    """
+
+    steps: int = 300             # updates
+    batch: int = 16              # examples per step, drawn with replacement
+    lr: float = 2e-3             # the highest, at the end of the warm-up
     lr_end: float = 0.1          # at the last step, as a share of lr
     warmup: int = 30             # steps
-    weight_decay: float = 0.1    # on parameters of two or more axes
-    clip: float = 1.0            # largest gradient norm
+    weight_decay: float = 0.1    # on parameters with two or more axes
+    clip: float = 1.0            # the largest gradient norm
     evaluate_every: int = 50     # steps
 
     def __post_init__(self):
         for name in ("steps", "batch", "evaluate_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            require_count(name, getattr(self, name))
         for name in ("lr", "clip"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
 
     def learning_rate(self, step: int) -> float:
-        """At a step counted from 0."""
+        """The learning rate of a step, counted from 0."""
         if step < self.warmup:
             return self.lr * (step + 1) / self.warmup
         progress = (step - self.warmup) / max(1, self.steps - self.warmup)
@@ -59,20 +65,21 @@ class Budget:
 
 @dataclass
 class History:
-    """What a run measured. Losses are in the task's unit; `seconds` is the loop's own time, over all resumptions."""
+    """What a run measured. Losses are in the task's unit."""
 
-    task: str
+    task: str        # in words
     budget: Budget
     seed: int
     device: str
-    train_loss: list[float] = field(default_factory=list)          # one a step, on the batch before its update
-    gradient_norm: list[float] = field(default_factory=list)       # one a step, before clipping
-    evaluated_at: list[int] = field(default_factory=list)          # steps done
-    validation_loss: list[float] = field(default_factory=list)     # one an evaluation
-    seconds: float = 0.0
+    train_loss: list[float] = field(default_factory=list)       # one per step, before its update
+    gradient_norm: list[float] = field(default_factory=list)    # one per step, before clipping
+    evaluated_at: list[int] = field(default_factory=list)       # steps done
+    validation_loss: list[float] = field(default_factory=list)  # one per evaluation
+    seconds: float = 0.0                                        # in steps, over all resumptions
 
     @property
     def steps(self) -> int:
+        """The number of steps done."""
         return len(self.train_loss)
 
     @property
@@ -86,29 +93,34 @@ def fit(model: nn.Module, task: Task, budget: Budget = Budget(), seed: int = 0, 
         engine: Engine = Engine()) -> History:
     """Train `model` in place.
 
-    Under torchrun every process calls this, with a model of its own built alike. The batch of a step is the one that a
-    single process would draw, and losses are those of the whole batch, on every process. The first one saves and shows.
+    Under torchrun every process calls this with a model of its own, built in the same way. Together
+    they train on the batches that a single process would draw, and every process gets the losses of
+    whole batches. Process 0 writes the checkpoint and shows the bar.
 
     Arguments:
-        model: maps task inputs to predictions; it stays on the device where its parameters are.
-        task: a task with `batches`, as Stream, is read in its own order; of others each batch is drawn with replacement.
-        seed: of the batches and of dropout. The model's own initialisation comes before, from whoever built it.
-        checkpoint: a file to save to, and to resume from when it is there. A finished run is read, not repeated.
-            It goes on with any number of processes, sharded or not; all of them must see it.
-        save_every: steps between two saves; an interruption, by Ctrl-C or SIGTERM, saves as well.
-        progress: show a bar.
-        engine: precision, micro-batches, sharding, compilation. A sharded model stays so; the checkpoint is whole.
+        model: maps task inputs to predictions. It stays on the device where its parameters are.
+        task: a task with a method `batches`, such as Stream, is read in its own order. From any
+            other task each batch is drawn with replacement.
+        seed: of the batches and of dropout. Whoever built `model` has drawn its first weights.
+        checkpoint: a file to save to, and to resume from if it is there. A finished run is read and
+            not repeated. A run can go on with any number of processes, sharded or not, if all of
+            them see the file.
+        save_every: steps between two saves. An interruption by Ctrl-C or SIGTERM saves as well.
+        progress: whether to show a bar.
+        engine: precision, micro-batches, sharding, compilation. A sharded model stays sharded; its
+            checkpoint holds whole tensors.
     Returns: the History.
-    Raises: ValueError when the checkpoint is of another run, or batch does not divide among processes and micro-batches;
-        FloatingPointError at a loss or gradient that is not finite, on every process, before the update: the model keeps
-        its last good weights, and the checkpoint its last save; KeyboardInterrupt when interrupted, after the save, also where
-        the run is whole by then.
+    Raises: ValueError for a checkpoint of another run, with the option that differs, and for a
+            batch that processes and micro-batches don't divide evenly.
+        FloatingPointError for a loss or gradient that is not finite, on every process and before
+            the update: the model keeps its last good weights, the checkpoint its last save.
+        KeyboardInterrupt after an interruption, once the step is done and saved.
     """
     run = _Run(model, task, budget, seed, checkpoint, engine)
     run.resume()
     history = run.history
-    bar = tqdm(total=budget.steps, initial=history.steps, disable=not progress or distributed.rank() > 0, leave=False,
-               mininterval=0.5)
+    bar = tqdm(total=budget.steps, initial=history.steps, leave=False, mininterval=0.5,
+               disable=not progress or distributed.rank() > 0)
     with bar, _interrupts_held() as pressed:
         while history.steps < budget.steps:
             interrupted = run.step(pressed)
@@ -120,30 +132,34 @@ def fit(model: nn.Module, task: Task, budget: Budget = Budget(), seed: int = 0, 
             if history.steps % save_every == 0 or last or interrupted:
                 run.save()
             if interrupted and not last:
-                kept = f"saved to {checkpoint}; the same call goes on from there" if checkpoint else \
-                    "not saved; give fit a checkpoint to be able to go on"
-                raise KeyboardInterrupt(f"stopped after step {history.steps} of {budget.steps}, {kept}")
+                kept = f"saved to {checkpoint}; the same call goes on from there" if checkpoint \
+                    else "not saved; give fit a checkpoint to be able to go on"
+                done = f"stopped after step {history.steps} of {budget.steps}"
+                raise KeyboardInterrupt(f"{done}, {kept}")
     return history
 
 
 def require_shares(batch: int, engine: Engine) -> None:
-    """Raises: ValueError for a batch that doesn't divide among the processes and their micro-batches."""
+    """Raise ValueError unless processes and their micro-batches divide a batch evenly."""
     if batch % (distributed.world() * engine.accumulate):
-        raise ValueError(f"batch must divide by processes times accumulate, got batch {batch}, "
-                         f"{distributed.world()} processes and accumulate {engine.accumulate}")
+        raise ValueError("batch must be divisible by processes times accumulate, got batch "
+                         f"{batch}, {distributed.world()} processes and accumulate "
+                         f"{engine.accumulate}")
 
 
 @contextmanager
-def _interrupts_held():
-    """Hold Ctrl-C and SIGTERM back until the step is whole: half an update can't be resumed. Yields a function that tells.
+def _interrupts_held() -> Iterator[Callable[[], bool]]:
+    """Hold back Ctrl-C and SIGTERM, since half an update can't be resumed.
 
-    One that comes behind the last step's question is delivered at the end: whoever pressed it wants no further run either.
+    Yields a function that says whether one has come. The first one is delivered at the end, even
+    if it came after the last step had asked: whoever sent it wants no further run to begin.
     """
     held = []
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False  # Python delivers signals to the main thread only
         return
-    before = {number: signal.signal(number, lambda number, _: held.append(number)) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, lambda number, _: held.append(number))
+              for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield lambda: bool(held)
     finally:
@@ -154,50 +170,68 @@ def _interrupts_held():
 
 
 class _Run:
-    """The state of one call of `fit`: all that a checkpoint must hold for the next step to be the same."""
+    """The state of one call of `fit`. A checkpoint holds all that the next step depends on."""
 
-    def __init__(self, model: nn.Module, task: Task, budget: Budget, seed: int, checkpoint: str | Path | None,
-                 engine: Engine):
+    def __init__(self, model: nn.Module, task: Task, budget: Budget, seed: int,
+                 checkpoint: str | Path | None, engine: Engine):
         self.model, self.task, self.budget, self.engine = model, task, budget, engine
         self.path = Path(checkpoint) if checkpoint else None
         self.device = next(model.parameters()).device
         own = distributed.join(self.device.type)
         self.rank, self.world = distributed.rank(), distributed.world()
         if self.world > 1 and self.device != own:
-            raise ValueError(f"model must be on {own}, the one of its process, got {self.device}: "
-                             "device = geolab.distributed.join(\"cuda\") says it")
+            raise ValueError(f"model must be on {own}, the device of its process, got "
+                             f"{self.device}: geolab.distributed.join(\"cuda\") returns it")
         require_shares(budget.batch, engine)
-        self.stream = None
-        self.train = None if hasattr(task, "batches") else [t.to(self.device) for t in task.sample("train")]
+        train = () if hasattr(task, "batches") else task.sample("train")
+        self.train = [t.to(self.device) for t in train]
         validation = task.sample("validation")
         self.validation_size = len(validation[0])
         if self.validation_size < self.world:
-            raise ValueError(f"validation needs an example a process, got {self.validation_size} of {self.world}")
-        self.validation = [t.tensor_split(self.world)[self.rank].to(self.device) for t in validation]
-        self.identity = self._identity(seed)
-        self.parallel = distributed.parallel(model, engine)  # from here on parameters may be sharded
-        decayed = [p for p in model.parameters() if p.ndim >= 2]
+            raise ValueError("validation needs an example per process, got "
+                             f"{self.validation_size} for {self.world} processes")
+        self.validation = [t.tensor_split(self.world)[self.rank].to(self.device)
+                           for t in validation]
+        self.options = {"seed": str(seed), "precision": engine.precision, **options("task", task),
+                        **options("budget", budget), **model_options("model", model)}
+        self.parallel = distributed.parallel(model, engine)  # it may shard the parameters
+        matrices = [p for p in model.parameters() if p.ndim >= 2]
         others = [p for p in model.parameters() if p.ndim < 2]
-        self.optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": budget.weight_decay},
-                                            {"params": others, "weight_decay": 0.0}], lr=budget.lr, betas=(0.9, 0.95), fused=True)
-        self.batches = torch.Generator().manual_seed(seed)
+        groups = [{"params": matrices, "weight_decay": budget.weight_decay},
+                  {"params": others, "weight_decay": 0.0}]
+        groups = [group for group in groups if group["params"]]  # torch 2.6 can't load an empty one
+        self.optimizer = torch.optim.AdamW(groups, lr=budget.lr, betas=(0.9, 0.95), fused=True)
+        self.draws = torch.Generator().manual_seed(seed)
+        self.shares = self._shares()
         torch.manual_seed(seed + 1_000_003 * self.rank)  # each process has its own dropout
-        self.history = History(task=repr(task), budget=budget, seed=seed, device=self.device.type)
+        self.history = History(repr(task), budget, seed, self.device.type)
+
+    def _shares(self) -> Iterator[Sequence[Tensor]]:
+        """This process's inputs and targets of each batch, from the next step on."""
+        if hasattr(self.task, "batches"):
+            yield from self.task.batches(self.budget.batch, self.history.steps, self.rank,
+                                         self.world)
+        while True:
+            batch = torch.randint(len(self.train[0]), (self.budget.batch,), generator=self.draws)
+            index = batch.chunk(self.world)[self.rank].to(self.device)
+            yield [t[index] for t in self.train]
 
     def step(self, pressed: Callable[[], bool]) -> bool:
-        """One update. Whether an interruption is pressed in any of the processes."""
+        """Make one update. Returns whether `pressed` says True on any process."""
         start, history, parts = time.perf_counter(), self.history, self.engine.accumulate
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
+        share = [t.to(self.device).chunk(parts) for t in next(self.shares)]
         loss = objective = 0
-        for part, (inputs, targets) in enumerate(zip(*(t.chunk(parts) for t in self._share())), start=1):
+        for part, (inputs, targets) in enumerate(zip(*share, strict=True), start=1):
             with distributed.exchange(self.parallel, on=part == parts):
                 with self.engine.cast(self.device), collect_penalties() as penalties:
                     part_loss = self.task.loss(self.parallel(inputs), targets) / parts
                 part_objective = part_loss + sum(penalties) / parts
                 part_objective.backward()
             loss, objective = loss + part_loss.detach(), objective + part_objective.detach()
-        loss, objective, interrupted = distributed.mean(loss, objective, loss.new_tensor(float(pressed())))
+        loss, objective, interrupted = distributed.mean(
+            loss, objective, loss.new_tensor(float(pressed())))
         self._require_finite("loss", objective)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.budget.clip)
         norm = (norm.full_tensor() if self.engine.shard else norm).item()
@@ -210,77 +244,70 @@ class _Run:
         history.seconds += time.perf_counter() - start
         return interrupted > 0
 
-    def _share(self) -> Iterator[Tensor]:
-        """This process's inputs and targets of the next batch: drawn, or from a task that reads its data as it goes."""
-        if self.train is None:
-            if self.stream is None:
-                self.stream = self.task.batches(self.budget.batch, self.history.steps, self.rank, self.world)
-            return (t.to(self.device) for t in next(self.stream))
-        batch = torch.randint(len(self.train[0]), (self.budget.batch,), generator=self.batches)
-        index = batch.chunk(self.world)[self.rank]
-        return (t[index.to(t.device)] for t in self.train)
-
-    @torch.no_grad()
-    def evaluate(self) -> None:
-        self.model.eval()
-        with self.engine.cast(self.device):
-            loss = sum(self.task.loss(self.model(inputs), targets) * (self.world * len(inputs) / self.validation_size)
-                       for inputs, targets in self._validation_parts())
-        self.history.evaluated_at.append(self.history.steps)
-        self.history.validation_loss += distributed.mean(loss)
-
-    def _validation_parts(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """This process's share: at once, or with micro-batches in parts of about their size, as many on every process."""
-        parts = 1
-        if self.engine.accumulate > 1:
-            micro_batch = self.budget.batch // (self.world * self.engine.accumulate)
-            parts = min(math.ceil(self.validation_size / self.world / micro_batch), self.validation_size // self.world)
-        return zip(*(t.tensor_split(parts) for t in self.validation))
-
     def _require_finite(self, name: str, value: float) -> None:
         if not math.isfinite(value):
             step = self.history.steps
             raise FloatingPointError(
                 f"{name} is {value} at step {step} of {self.budget.steps} (learning rate "
-                f"{self.budget.learning_rate(step):.3g}, clip {self.budget.clip}); the model holds the weights "
-                "from before it. A lower lr is the first thing to try")
+                f"{self.budget.learning_rate(step):.3g}, clip {self.budget.clip}); the model holds "
+                "the weights from before it. A lower lr is the first thing to try")
 
-    def _identity(self, seed: int) -> dict:
-        shapes = [(name, tuple(p.shape)) for name, p in self.model.named_parameters()]
-        return {"task": repr(self.task), "budget": asdict(self.budget), "seed": seed, "precision": self.engine.precision,
-                "model": hashlib.sha256(json.dumps([repr(self.model), shapes]).encode()).hexdigest()[:12]}
+    @torch.no_grad()
+    def evaluate(self) -> None:
+        """Measure the validation loss: at once, or in parts of about a micro-batch's size."""
+        parts = 1
+        if self.engine.accumulate > 1:  # as many parts on every process, each with an example
+            micro_batch = self.budget.batch // (self.world * self.engine.accumulate)
+            parts = min(math.ceil(self.validation_size / self.world / micro_batch),
+                        self.validation_size // self.world)
+        self.model.eval()
+        split = [t.tensor_split(parts) for t in self.validation]
+        with self.engine.cast(self.device):
+            loss = sum(self.task.loss(self.model(inputs), targets)
+                       * (self.world * len(inputs) / self.validation_size)
+                       for inputs, targets in zip(*split, strict=True))
+        self.history.evaluated_at.append(self.history.steps)
+        self.history.validation_loss += distributed.mean(loss)
 
     def save(self) -> None:
+        """Write the checkpoint. No process goes on, or ends, before it is there."""
         if self.path is None:
             return
-        content = {"identity": self.identity, "model": distributed.whole(self.model.state_dict()),
-                   "optimizer": distributed.whole(self.optimizer.state_dict()), "batches": self.batches.get_state(),
-                   "random": distributed.random_states(self.device), "history": {**asdict(self.history), "budget": None}}
+        content = {"options": self.options, "draws": self.draws.get_state(),
+                   "random": distributed.random_states(self.device),
+                   "history": {**asdict(self.history), "budget": None},
+                   **distributed.whole_state(self.model, self.optimizer)}
         if self.rank == 0:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             partial = self.path.with_suffix(self.path.suffix + ".partial")
             torch.save(content, partial)
-            os.replace(partial, self.path)  # a kill in the middle of a save leaves the last one whole
-        distributed.mean(torch.zeros((), device=self.device))  # nobody goes on, or ends, before the file is there
+            os.replace(partial, self.path)  # if a save is killed, the one before stays whole
+        distributed.barrier()
 
     def resume(self) -> None:
+        """Go on from the checkpoint, if it is there.
+
+        Raises: ValueError for one that only some processes see, or that is of another run.
+        """
         if self.path is None:
             return
-        there = self.path.exists()
-        seen, = distributed.mean(torch.tensor(float(there), device=self.device))
+        seen, = distributed.mean(torch.tensor(float(self.path.exists()), device=self.device))
+        if 0 < seen < 1:
+            raise ValueError(f"checkpoint {self.path} must be on a disk that all processes see, "
+                             f"got one that {self.world * seen:.0f} of {self.world} see")
         if not seen:
             return
-        if seen < 1:
-            raise ValueError(f"checkpoint {self.path} must be on a disk that all processes see, got one that "
-                             f"{self.world * seen:.0f} of {self.world} see")
         saved = torch.load(self.path, map_location="cpu", weights_only=True, mmap=self.world > 1)
-        for name, value in self.identity.items():
-            found = saved["identity"].get(name, "float32")  # precision is younger than the first checkpoints
-            if found != value:
+        if "options" not in saved:
+            raise ValueError(f"checkpoint {self.path} has no entry 'options': another version of "
+                             "geolab wrote it. Name another file, or delete it")
+        found = saved["options"]
+        for name in {**self.options, **found}:
+            there, asked = found.get(name, "not there"), self.options.get(name, "nothing")
+            if there != asked:
                 raise ValueError(f"checkpoint {self.path} is of another run: its {name} is "
-                                 f"{found}, asked for {value}. Name another file, or delete it")
-        distributed.load(self.model, self.optimizer, saved)
-        self.batches.set_state(saved["batches"])
-        random = saved["random"]
-        distributed.set_random_state([[random]] if isinstance(random, Tensor) else random, self.device)  # a Tensor, once
+                                 f"{there}, asked for {asked}. Name another file, or delete it")
+        distributed.load_state(self.model, self.optimizer, saved)
+        self.draws.set_state(saved["draws"])
+        distributed.set_random_state(saved["random"], self.device)
         self.history = History(**{**saved["history"], "budget": self.budget})

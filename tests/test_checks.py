@@ -1,11 +1,25 @@
 import math
 import re
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import nn
 
-from geolab.checks import require_count, require_number, require_square, require_unit, require_width
+from geolab.checks import (
+    model_options,
+    options,
+    require_count,
+    require_number,
+    require_option,
+    require_pairs,
+    require_square,
+    require_unit,
+    require_width,
+)
 from geolab.operators import blend, cayley_iterated, householder_matrix
 
 
@@ -25,7 +39,8 @@ def test_float64_is_held_to_more_than_float32():
 def test_the_message_names_the_argument_and_the_worst_length():
     direction = torch.eye(3, dtype=torch.float64)
     direction[1] *= 1.25
-    with pytest.raises(ValueError, match=r"^axis must have unit length along its last axis, got length 1\.25;"):
+    message = r"^axis must have unit length along its last axis, got length 1\.25;"
+    with pytest.raises(ValueError, match=message):
         require_unit(direction, "axis")
 
 
@@ -41,19 +56,93 @@ def test_no_vectors_at_all_pass():
 
 def test_width():
     require_width("x", torch.zeros(5, 3), 3)
-    with pytest.raises(ValueError, match=r"^x must have 4 features along its last axis, got shape \(5, 3\)$"):
+    message = r"^x must have 4 features along its last axis, got shape \(5, 3\)$"
+    with pytest.raises(ValueError, match=message):
         require_width("x", torch.zeros(5, 3), 4)
 
 
 def test_square():
     require_square("m", torch.zeros(2, 3, 3))
     require_square("m", torch.zeros(3, 3), 3)
-    with pytest.raises(ValueError, match=r"^m must be n × n along its last two axes, got shape \(3, 2\)$"):
+    message = "^m must be {} along its last two axes, got shape {}$"
+    with pytest.raises(ValueError, match=message.format("n × n", r"\(3, 2\)")):
         require_square("m", torch.zeros(3, 2))
-    with pytest.raises(ValueError, match=r"^m must be 4 × 4 along its last two axes, got shape \(2, 3, 3\)$"):
+    with pytest.raises(ValueError, match=message.format("4 × 4", r"\(2, 3, 3\)")):
         require_square("m", torch.zeros(2, 3, 3), 4)
     with pytest.raises(ValueError, match=r"got shape \(3,\)$"):
         require_square("m", torch.zeros(3))
+
+
+def test_pairs():
+    u = torch.zeros(5, 3)
+    require_pairs(u, u, torch.tensor(1.0))
+    require_pairs(u, u, torch.zeros(5))
+    message = r"^u and v must have the same shape, got \(5, 3\) and \(5, 4\)$"
+    with pytest.raises(ValueError, match=message):
+        require_pairs(u, torch.zeros(5, 4), torch.zeros(5))
+    message = r"^beta must be one number per pair, got shape \(3,\) for pairs of shape \(5,\)$"
+    with pytest.raises(ValueError, match=message):
+        require_pairs(u, u, torch.zeros(3))
+
+
+def test_an_option_is_one_of_the_known():
+    require_option("pool", "token", ("token", "causal"))
+    with pytest.raises(ValueError, match="^pool must be one of 'token', 'causal', got 'tokens'$"):
+        require_option("pool", "tokens", ("token", "causal"))
+
+
+# ---------------------------------------------------------------- options, written out
+
+@dataclass(frozen=True)
+class Maps:
+    order: str = "rows"
+    iterations: int = 20
+    _cache: float = 0.5
+
+
+class Other:
+    def __init__(self):
+        self.size, self.self, self._private = 3, self, 4
+
+
+@pytest.mark.parametrize("value, written", [
+    (20, {"x": "20"}), (1e-05, {"x": "1e-05"}), (True, {"x": "True"}), (None, {"x": "None"}),
+    ("rows", {"x": "rows"}), (np.float64(0.1), {"x": "0.1"}),
+    (torch.bfloat16, {"x": "torch.bfloat16"}), (torch.zeros(2, 3), {"x": "torch.float32 (2, 3)"}),
+    (math.exp, {"x": "exp"}), (Maps, {"x": "Maps"}), (Other(), {"x": "Other"}),
+    (Maps(), {"x": "Maps", "x.order": "rows", "x.iterations": "20"}),
+    ((Maps("columns"), 1), {"x": "tuple", "x.0": "Maps", "x.0.order": "columns",
+                            "x.0.iterations": "20", "x.1": "1"}),
+    ({"a": [1, ("b", None)]}, {"x": "dict", "x.a": "[1, ('b', None)]"}),
+    (partial(math.isclose, 1, rel_tol=2), {"x": "partial", "x.func": "isclose", "x.args": "(1,)",
+                                           "x.rel_tol": "2"})])
+def test_a_value_is_written_out_by_path(value, written):
+    assert options("x", value, inside=True) == written
+
+
+def test_an_object_at_the_top_gives_its_attributes_one_level_deep():
+    assert options("x", Other()) == {"x": "Other", "x.size": "3", "x.self": "Other"}
+
+
+class Module(nn.Module):
+    def __init__(self, activation=F.relu, parent=None):
+        super().__init__()
+        self.activation, self.parents = activation, [parent]
+        self.inner = nn.LayerNorm(4, bias=False)
+        self.scale = nn.Parameter(torch.ones(2))
+        self.register_buffer("seen", torch.zeros(3, dtype=torch.double))
+
+
+def test_a_model_is_written_out_by_module():
+    written = {"m": "Module", "m.activation": "relu", "m.parents": "list", "m.parents.0": "Module",
+               "m.scale": "torch.float32 (2,)", "m.seen": "torch.float64 (3,)",
+               "m.inner": "LayerNorm", "m.inner.normalized_shape": "(4,)", "m.inner.eps": "1e-05",
+               "m.inner.elementwise_affine": "True", "m.inner.weight": "torch.float32 (4,)"}
+    module = Module()
+    module.parents = [module]
+    assert model_options("m", module) == written
+    assert model_options("m", module.eval()) == written  # in training or not
+    assert model_options("m", Module(F.tanh, module)) == {**written, "m.activation": "tanh"}
 
 
 # ---------------------------------------------------------------- numbers
@@ -65,8 +154,10 @@ def test_whole_numbers_pass(value, least):
 
 @pytest.mark.parametrize("value, message", [
     (0, "steps must be at least 1, got 0"), (-2, "steps must be at least 1, got -2"),
-    (2.0, r"steps must be a whole number, got 2\.0"), (True, "steps must be a whole number, got True"),
-    ("4", "steps must be a whole number, got '4'"), (None, "steps must be a whole number, got None"),
+    (2.0, r"steps must be a whole number, got 2\.0"),
+    (True, "steps must be a whole number, got True"),
+    ("4", "steps must be a whole number, got '4'"),
+    (None, "steps must be a whole number, got None"),
     (math.nan, "steps must be a whole number, got nan")])
 def test_a_count_is_a_whole_number_and_large_enough(value, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
@@ -81,10 +172,11 @@ def test_numbers_in_range_pass(value, range):
 
 
 @pytest.mark.parametrize("value, range, wanted", [
-    (math.nan, {}, "be a finite number"), (math.inf, {"low": 0}, "be a finite number"), (True, {}, "be a finite number"),
-    ("1", {}, "be a finite number"), (1j, {}, "be a finite number"), (torch.tensor(1.0), {}, "be a finite number"),
+    *((value, {}, "be a finite number") for value in (math.nan, True, "1", 1j, torch.tensor(1.0))),
+    (math.inf, {"low": 0}, "be a finite number"),
     (-1, {"low": 0}, "be at least 0"), (0, {"low": 0, "strict": True}, "be positive"),
-    (1, {"low": 1, "strict": True}, "be above 1"), (3, {"high": 2}, "be at most 2"), (2, {"high": 2, "strict": True}, "be below 2"),
+    (1, {"low": 1, "strict": True}, "be above 1"), (3, {"high": 2}, "be at most 2"),
+    (2, {"high": 2, "strict": True}, "be below 2"),
     (1.5, {"low": 0, "high": 1}, "be from 0 to 1"), (-1, {"low": 0, "high": 1}, "be from 0 to 1"),
     (1, {"low": 0, "high": 1, "strict": True}, "lie strictly between 0 and 1")])
 def test_a_number_is_finite_and_in_its_range(value, range, wanted):

@@ -9,7 +9,7 @@ from geolab.tasks.denoising import Denoising
 from geolab.tasks.echo import Echo
 from geolab.tasks.gyroscope import Gyroscope
 from geolab.tasks.moons import Moons
-from geolab.tasks.negation import Negation, Reflection
+from geolab.tasks.negation import Negation
 from geolab.tasks.random_tokens import RandomTokens
 from geolab.tasks.rotation import NearPi
 from geolab.tasks.stream import Stream
@@ -20,9 +20,9 @@ from geolab.tasks.words import Words
 TASKS: dict[str, type[Task]] = {
     "copy": Copy, "denoising": Denoising, "echo": Echo, "gyroscope": Gyroscope, "moons": Moons,
     "near-pi": NearPi, "negation": Negation, "random-tokens": RandomTokens,
-    "reflection": Reflection, "stream": Stream, "sudoku": Sudoku, "text": Text, "words": Words,
+    "stream": Stream, "sudoku": Sudoku, "text": Text, "words": Words,
 }
 
 __all__ = ["TASKS", "Classification", "Copy", "Denoising", "Echo", "Gyroscope", "Moons", "NearPi",
-           "Negation", "Pairs", "RandomTokens", "Reflection", "Regression", "Stream", "Sudoku",
+           "Negation", "Pairs", "RandomTokens", "Regression", "Stream", "Sudoku",
            "Task", "Text", "Words", "least_squares"]

@@ -16,7 +16,6 @@ from geolab.tasks import (
     NearPi,
     Negation,
     RandomTokens,
-    Reflection,
     Sudoku,
     Words,
 )
@@ -26,14 +25,10 @@ from geolab.tasks import (
 PUBLISHED = {
     "gyroscope": (Gyroscope(), 0.0014268851, 0.0625, -3.66160028),
     "echo": (Echo(), -0.0018467874, 0.0156258643, 2.95244975),
-    "walking echo": (Echo(noise=0.1, drift=0.03), 0.00246701518, 0.08002239364, -0.980011665),
-    "walking echo, own drifts": (Echo(noise=0.1, drift=0.02, per_sequence=True),
-                                 0.008967317044, 0.414636419, -20.3199359),
     "near-pi single": (NearPi(), 0.00036201508, 0.015625, 3.15541358),
     "near-pi multi": (NearPi.multi(), 2.308967e-06, 0.015625, -11.8164775),
     "negation": (Negation(), -0.0071901828, 0.9982225476, 16.1208697),
     "copy": (Copy(), 32.572125, 1423.4788125, -38.0545853),
-    "reflection": (Reflection(), -0.00087793704, 0.993930964, -33.084593),
     "moons": (Moons(), 0.3731807037, 0.6927337467, -2.3444779),
     "sudoku": (Sudoku(), 0.3, 0.3, -0.0584865384),
     "sudoku by grid": (Sudoku(split="by grid"), 0.3, 0.3, 2.2256236),
