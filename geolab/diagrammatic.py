@@ -1,13 +1,15 @@
-"""Diagrams: paths of maps between the same two ends, and a loss that is zero where all of them agree.
+"""Diagrams: paths of maps between the same two ends, and a loss that is zero where they agree.
 
     mismatch(x) = mean over pairs of paths p, q of mean (p(x) − q(x))²
 
-The lecture trains with it as "diagrammatic backpropagation": loss of the task + λ Σ mismatch. No backward rule of its own is
-behind the name; it is ordinary automatic differentiation through a regularised loss, and so it is here. Maps may share
-parameters with the model, which owns them: a diagram is no module.
+The Geometric Transformer lecture trains with it as "diagrammatic backpropagation": loss of the task
++ λ Σ mismatch. The name doesn't stand for a backward rule of its own; it is ordinary automatic
+differentiation through a regularised loss, and so it is here. Maps may share parameters with the
+model, which owns them: a diagram is not a module.
 
     square          f then g  =  h then k               triangle    f then g  =  h
-    loop            f then g  =  the empty path         semigroup   from t₃ to t₁ at once  =  by way of t₂
+    loop            f then g  =  the empty path         semigroup   from t₃ to t₁ at once
+                                                                    =  by way of t₂
 
 Legend: T positions, D features, G groups of positions, m positions in a group.
 """
@@ -23,10 +25,11 @@ Time = float | Tensor
 
 
 class Diagram:
-    """Two or more paths between the same ends. A path is a sequence of maps, applied left to right; the empty one is
-    the identity.
+    """Two or more paths between the same ends.
 
-    Raises: ValueError for fewer than two paths; TypeError for a path that is not a sequence of maps.
+    A path is a sequence of maps, applied from left to right; the empty one is the identity.
+
+    Raises: ValueError for fewer than two paths; TypeError for a path that isn't a sequence of maps.
     """
 
     def __init__(self, *paths: Iterable[Map], name: str = "diagram"):
@@ -34,7 +37,8 @@ class Diagram:
             raise ValueError(f"a diagram compares two or more paths, got {len(paths)}")
         for path in paths:
             if not isinstance(path, Iterable):
-                raise TypeError(f"a path is a sequence of maps, got {path!r}; a single map f is the path (f,)")
+                raise TypeError(f"a path is a sequence of maps, got {path!r}; "
+                                "a single map f is the path (f,)")
         self.paths, self.name = tuple(map(tuple, paths)), name
 
     def ends(self, x: Tensor) -> list[Tensor]:
@@ -45,29 +49,43 @@ class Diagram:
             for step in path:
                 end = step(end)
             if ends and end.shape != ends[0].shape:
-                raise ValueError(f"the paths of {self.name} must end in one shape, got {tuple(ends[0].shape)} by path 0 "
+                raise ValueError(f"the paths of {self.name} must end in one shape, "
+                                 f"got {tuple(ends[0].shape)} by path 0 "
                                  f"and {tuple(end.shape)} by path {len(ends)}")
             ends.append(end)
         return ends
 
     def mismatch(self, x: Tensor) -> Tensor:
-        """Scalar, 0 exactly where the paths agree on x: with k paths, 2/(k − 1) Σ mean (end − mean of the ends)²."""
-        return torch.stack([(a - b).square().mean() for a, b in combinations(self.ends(x), 2)]).mean()
+        """A scalar, 0 exactly where the paths agree on x.
+
+        With k paths it is 2/(k − 1) Σ mean (end − mean of the ends)².
+        """
+        pairs = combinations(self.ends(x), 2)
+        return torch.stack([(a - b).square().mean() for a, b in pairs]).mean()
 
 
-def diagrammatic_loss(diagrams: Sequence[Diagram], x: Tensor, weights: Sequence[float] | None = None) -> Tensor:
-    """Scalar: Σ weight · mismatch(x), every weight 1 unless given. It is added to the loss of the task.
+def diagrammatic_loss(diagrams: Sequence[Diagram], x: Tensor,
+                      weights: Sequence[float] | None = None) -> Tensor:
+    """Σ weight · mismatch(x), a scalar, with every weight 1 by default.
 
-    Raises: ValueError for no diagrams, or not one weight for each.
+    It is added to the loss of the task.
+
+    Raises: ValueError for no diagrams, or another number of weights than of diagrams.
     """
     weights = [1.0] * len(diagrams) if weights is None else list(weights)
     if not diagrams or len(weights) != len(diagrams):
-        raise ValueError(f"weights must be one for each of one or more diagrams, got {len(weights)} for {len(diagrams)} diagrams")
-    return sum(weight * diagram.mismatch(x) for weight, diagram in zip(weights, diagrams))
+        raise ValueError("weights must be one for each of one or more diagrams, "
+                         f"got {len(weights)} for {len(diagrams)} diagrams")
+    pairs = zip(weights, diagrams, strict=True)
+    return sum((weight * diagram.mismatch(x) for weight, diagram in pairs), x.new_zeros(()))
 
 
 def square(f: Map, g: Map, h: Map, k: Map) -> Diagram:
-    """f then g = h then k. `square(a, b, b, a)` asks that a and b commute, and measures their commutator, not normalised."""
+    """f then g = h then k.
+
+    `square(a, b, b, a)` says that a and b commute; its mismatch measures their commutator, without
+    normalisation.
+    """
     return Diagram((f, g), (h, k), name="square")
 
 
@@ -76,26 +94,32 @@ def triangle(f: Map, g: Map, h: Map) -> Diagram:
     return Diagram((f, g), (h,), name="triangle")
 
 
-def semigroup(flow: Callable[[Tensor, Time, Time], Tensor], t1: Time, t2: Time, t3: Time) -> Diagram:
-    """From t₃ to t₁ at once = by way of t₂, for flow(x, t, s), which carries x from time t to time s (lecture eq 5).
+def semigroup(flow: Callable[[Tensor, Time, Time], Tensor], t1: Time, t2: Time,
+              t3: Time) -> Diagram:
+    """From t₃ to t₁ at once = by way of t₂ (lecture eq. 5).
 
-    A deterministic flow can commute pointwise. A sampler that draws noise composes in distribution at best.
+    `flow(x, t, s)` carries x from time t to time s. A deterministic flow can commute pointwise. A
+    sampler that draws noise composes in distribution at best.
     """
-    return Diagram((lambda x: flow(x, t3, t1),), (lambda x: flow(x, t3, t2), lambda x: flow(x, t2, t1)), name="semigroup")
+    by_way = (lambda x: flow(x, t3, t2), lambda x: flow(x, t2, t1))
+    return Diagram((lambda x: flow(x, t3, t1),), by_way, name="semigroup")
 
 
 def agreement(h: Tensor, groups: Tensor) -> Tensor:
-    """Scalar: Σ ‖h_i − mean of its group‖² over groups and their members, mean over the batch.
+    """Σ ‖h_i − mean of its group‖² over groups and their members, averaged over the batch.
 
-    The lecture's Sudoku regulariser, with `geolab.tasks.sudoku.triples()` as the groups. A group is the diagram whose paths
-    read one position each. Zero means equal h in every group, and under a readout that all positions share, equal predictions.
+    This is the lecture's Sudoku regulariser, with `geolab.tasks.sudoku.triples()` as the groups. A
+    group is the diagram whose paths read one position each. Zero means equal h in every group, and
+    equal predictions under a readout that all positions share.
 
     Arguments:
         h: (..., T, D).
         groups: (G, m) positions, int64.
+    Returns: a scalar.
     Raises: ValueError for groups of fewer than two positions.
     """
     if groups.ndim != 2 or groups.shape[1] < 2:
-        raise ValueError(f"groups must be (groups, members) with two or more members, got {tuple(groups.shape)}")
+        raise ValueError("groups must be (groups, members) with two or more members, "
+                         f"got {tuple(groups.shape)}")
     members = h[..., groups, :]  # (..., G, m, D)
     return (members - members.mean(-2, keepdim=True)).square().sum((-3, -2, -1)).mean()

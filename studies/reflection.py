@@ -13,16 +13,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geolab.models import (
+from geolab.tasks import Negation, Task
+from geolab.training import Budget
+from studies.papers.measured import over_seeds
+from studies.reflectors import (
     AdditiveReflector,
     DeltaReflector,
     HybridReflector,
     JPmHCReflector,
     MHCReflector,
 )
-from geolab.tasks import Negation, Task
-from geolab.training import Budget
-from studies.papers.measured import over_seeds
 from studies.runner.arm import Arm, comparison
 from studies.runner.run import Study
 from studies.runner.watch import watch

@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geolab.models import REGIMES, RegimeModel
 from geolab.probes import linear_readout
 from geolab.tasks import RandomTokens, Words
 from geolab.training import Budget
+from studies.regime_models import REGIMES, RegimeModel
 from studies.runner.arm import Arm, comparison
 from studies.runner.run import Study
 from studies.runner.watch import on_the_way, watch

@@ -2,7 +2,8 @@ import re
 
 import pytest
 import torch
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
 
@@ -13,13 +14,15 @@ SEED = st.integers(0, 2**31)
 
 
 def maps(count, width=3, seed=0):
-    """So many random linear maps, as matrices and as functions."""
-    matrices = torch.randn(count, width, width, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    """Random linear maps, as matrices and as functions."""
+    matrices = torch.randn(count, width, width, dtype=torch.float64,
+                           generator=torch.Generator().manual_seed(seed))
     return matrices, [lambda x, m=m: x @ m for m in matrices]
 
 
 def batch(seed=1, *shape):
-    return torch.randn(shape or (5, 3), dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(shape or (5, 3), dtype=torch.float64,
+                       generator=torch.Generator().manual_seed(seed))
 
 
 @given(SEED)
@@ -39,8 +42,10 @@ def test_a_mismatch_of_two_paths_is_their_mean_squared_difference(seed):
 
 
 def test_it_is_zero_exactly_where_the_paths_agree():
-    rectify, identity = Diagram((torch.relu,), (torch.abs,)), Diagram((torch.exp,), (torch.exp,), (torch.exp,))
-    assert rectify.mismatch(torch.tensor([0.0, 2.0])) == 0 < rectify.mismatch(torch.tensor([0.0, -1e-3]))
+    rectify = Diagram((torch.relu,), (torch.abs,))
+    identity = Diagram((torch.exp,), (torch.exp,), (torch.exp,))
+    assert rectify.mismatch(torch.tensor([0.0, 2.0])) == 0
+    assert rectify.mismatch(torch.tensor([0.0, -1e-3])) > 0
     assert identity.mismatch(batch()) == 0
 
 
@@ -50,7 +55,8 @@ def test_neither_the_order_of_paths_nor_of_examples_matters(seed, paths, rows):
     x = batch(seed)
     loss = Diagram(*((f,) for f in functions)).mismatch(x)
     assert_close(Diagram(*((functions[i],) for i in paths)).mismatch(x), loss, rtol=1e-12, atol=0)
-    assert_close(Diagram(*((f,) for f in functions)).mismatch(x[list(rows)]), loss, rtol=1e-12, atol=0)
+    assert_close(Diagram(*((f,) for f in functions)).mismatch(x[list(rows)]), loss, rtol=1e-12,
+                 atol=0)
 
 
 @given(SEED, st.integers(2, 5))
@@ -58,7 +64,8 @@ def test_it_is_twice_the_variance_over_the_paths(seed, count):
     _, functions = maps(count, seed=seed)
     diagram = Diagram(*((f,) for f in functions))
     x = batch(seed)
-    assert_close(diagram.mismatch(x), 2 * torch.stack(diagram.ends(x)).var(0).mean(), rtol=1e-10, atol=0)
+    assert_close(diagram.mismatch(x), 2 * torch.stack(diagram.ends(x)).var(0).mean(), rtol=1e-10,
+                 atol=0)
 
 
 def test_a_square_of_maps_that_commute_has_none():
@@ -108,7 +115,8 @@ def test_weights_scale_the_diagrams():
     first, second = Diagram((f,), (g,)), Diagram((f, g), (g, f))
     x = batch()
     assert diagrammatic_loss([first, second], x) == first.mismatch(x) + second.mismatch(x)
-    assert_close(diagrammatic_loss([first, second], x, [0.5, 3]), 0.5 * first.mismatch(x) + 3 * second.mismatch(x))
+    assert_close(diagrammatic_loss([first, second], x, [0.5, 3]), 0.5 * first.mismatch(x)
+                 + 3 * second.mismatch(x))
 
 
 class TestAgreement:
@@ -118,22 +126,26 @@ class TestAgreement:
         expected = 0
         for group in triples().tolist():
             reading = Diagram(*((lambda h, i=i: h[:, i],) for i in group))
-            expected += reading.mismatch(h) * (len(group) - 1) / 2 * 3      # (m − 1)/2 of a mean over D features
+            # (m − 1)/2 of a mean over D features
+            expected += reading.mismatch(h) * (len(group) - 1) / 2 * 3
         assert_close(agreement(h, triples()), expected, rtol=1e-10, atol=0)
 
     @given(SEED, st.permutations(range(16)))
     def test_renaming_the_positions_changes_nothing(self, seed, order):
         h, order = batch(seed, 2, 16, 3), torch.tensor(order)
-        assert_close(agreement(h[:, order], order.argsort()[triples()]), agreement(h, triples()), rtol=1e-10, atol=0)
+        assert_close(agreement(h[:, order], order.argsort()[triples()]), agreement(h, triples()),
+                     rtol=1e-10, atol=0)
 
     def test_descending_it_makes_all_sixteen_cells_equal(self):
         """Each unit alone asks for four; the units connect."""
         h = batch(4, 1, 16, 3).requires_grad_()
         mean = h.detach().mean(1)
         for _ in range(200):
-            h = (h - 0.05 * torch.autograd.grad(agreement(h, triples()), h)[0]).detach().requires_grad_()
+            gradient = torch.autograd.grad(agreement(h, triples()), h)[0]
+            h = (h - 0.05 * gradient).detach().requires_grad_()
         assert agreement(h, units()) < 1e-12
-        assert_close(h, mean[:, None].expand_as(h), rtol=0, atol=1e-6)      # their mean does not move
+        # their mean does not move
+        assert_close(h, mean[:, None].expand_as(h), rtol=0, atol=1e-6)
 
     def test_rows_alone_do_not_connect(self):
         h = torch.arange(4.0).repeat_interleave(4)[None, :, None]           # a digit a row
@@ -149,7 +161,8 @@ class TestAgreement:
         assert all(len(set(prediction[unit].tolist())) == 1 for unit in units())
 
     def test_groups_that_compare_nothing_are_refused(self):
-        for groups, shape in ((torch.zeros(3, 1, dtype=torch.long), "(3, 1)"), (torch.arange(4), "(4,)")):
+        for groups, shape in ((torch.zeros(3, 1, dtype=torch.long), "(3, 1)"),
+                              (torch.arange(4), "(4,)")):
             with pytest.raises(ValueError, match=re.escape(f"two or more members, got {shape}")):
                 agreement(batch(0, 16, 3), groups)
 
@@ -164,10 +177,10 @@ def test_paths_that_end_in_different_shapes_are_refused():
 def test_what_is_no_diagram_is_refused():
     with pytest.raises(ValueError, match="two or more paths, got 1"):
         Diagram((torch.relu,))
-    with pytest.raises(TypeError, match=r"a path is a sequence of maps, got <built-in method relu .*f is the path \(f,\)"):
+    with pytest.raises(TypeError, match=r"sequence of maps, got <built-in .*f is the path \(f,\)"):
         Diagram(torch.relu, (torch.abs,))
     diagram = Diagram((torch.relu,), (torch.abs,))
-    with pytest.raises(ValueError, match="weights must be one for each of one or more diagrams, got 1 for 2 diagrams"):
+    with pytest.raises(ValueError, match="weights must be .*, got 1 for 2 diagrams"):
         diagrammatic_loss([diagram, diagram], batch(), [1.0])
     with pytest.raises(ValueError, match="got 0 for 0 diagrams"):
         diagrammatic_loss([], batch())

@@ -1,13 +1,11 @@
-"""Networks: one backbone that takes any residual, the geometric Transformers, and the reflection diagnostic's small models."""
+"""Networks: the backbone that takes any residual, and the geometric Transformers."""
+# ruff: noqa: I001  (sorted, but not one name per line, which would fill a page)
 
-from geolab.models.backbone import ContinuousModel, PointModel, TokenModel, Transformer, TransformerConfig
-from geolab.models.diagnostics import (AdditiveReflector, DeltaReflector, HybridReflector, JPmHCReflector, MHCReflector,
-                                       StreamHybridReflector)
+from geolab.models.backbone import (ContinuousModel, PointModel, TokenModel, Transformer,
+                                    TransformerConfig)
 from geolab.models.geometric import KINDS, GeometricConfig, GeometricDecoder, GeometricTransformer
 from geolab.models.messages import MessagePassing, RelationGraph, path_graph
-from geolab.models.regimes import REGIMES, RegimeModel
 
-__all__ = ["KINDS", "REGIMES", "AdditiveReflector", "ContinuousModel", "DeltaReflector", "GeometricConfig", "GeometricDecoder",
-           "GeometricTransformer", "HybridReflector", "JPmHCReflector", "MHCReflector", "MessagePassing", "PointModel",
-           "RegimeModel", "RelationGraph", "StreamHybridReflector", "TokenModel", "Transformer", "TransformerConfig",
-           "path_graph"]
+__all__ = ["KINDS", "ContinuousModel", "GeometricConfig", "GeometricDecoder",
+           "GeometricTransformer", "MessagePassing", "PointModel", "RelationGraph", "TokenModel",
+           "Transformer", "TransformerConfig", "path_graph"]

@@ -1,10 +1,11 @@
-"""The one Transformer of the book: a causal stack of attention and MLP sublayers that takes any residual.
+"""The backbone of the residuals: a causal stack of attention and MLP sublayers, with any residual.
 
-What differs between the papers' backbones is configuration: `TransformerConfig.ddl` (RMSNorm, RoPE, normalised
-queries and keys, SwiGLU) and `TransformerConfig.benchmark` (LayerNorm, learned positions, GELU, as E-MHC-Geo
-trains it). Each module initialises its own weights, once; nothing overwrites them afterwards.
+The papers' backbones differ in configuration only: `TransformerConfig.ddl` (RMSNorm, RoPE,
+normalised queries and keys, SwiGLU) and `TransformerConfig.benchmark` (LayerNorm, learned
+positions, GELU, as E-MHC-Geo trains it). Each module initialises its own weights, once; nothing
+overwrites them afterwards.
 
-Legend: B batch, T positions, D width, H heads, E features a head.
+Legend: B batch, T positions, D width, H heads, E features per head.
 """
 
 import math
@@ -15,84 +16,101 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geolab.checks import require_count
+from geolab.checks import require_count, require_option, require_width
 from geolab.penalties import add_penalty
-from geolab.residuals import Residual, make_residual
-
-
-@dataclass(frozen=True)
-class TransformerConfig:
-    """What the backbone is made of. The defaults are the DDL paper's choices, at a small size."""
-
-    width: int = 64                    # D
-    layers: int = 4                    # blocks, of two sublayers each
-    heads: int = 4                     # H; D must be divisible by it
-    hidden: int = 170                  # features inside the MLP
-    max_length: int = 1024             # longest sequence
-    norm: str = "rms"                  # "rms" or "layer"; a weight, no bias
-    norm_at: str = "pre"               # "pre": x + F(norm x); "post": norm(x + F(x)), each stream by itself
-    positions: str = "rope"            # "rope" or "learned"
-    qk_norm: bool = True               # normalise queries and keys, after the rotation
-    mlp: str = "swiglu"                # "swiglu" or "gelu"
-    causal: bool = True                # False drops the attention mask: the model then reads the future
-    init_std: float = 0.0625           # of every matrix
-    output_std: float = 0.03125        # of the last matrix of each sublayer
-
-    def __post_init__(self):
-        for name, known in OPTIONS.items():
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {getattr(self, name)!r}")
-        for name in ("width", "layers", "heads", "hidden", "max_length"):
-            require_count(name, getattr(self, name))
-        if self.width % self.heads:
-            raise ValueError(f"width must be divisible by heads, got width {self.width} and heads {self.heads}")
-        if self.positions == "rope" and self.width // self.heads % 2:
-            raise ValueError(f"rope needs an even number of features a head, got {self.width // self.heads}")
-
-    @classmethod
-    def ddl(cls, width: int = 64, layers: int = 4, heads: int = 4, **changes) -> "TransformerConfig":
-        """The backbone of Deep Delta Learning (section 5 and appendix B), at any size."""
-        std = 0.5 / math.sqrt(width)
-        return replace(cls(width=width, layers=layers, heads=heads, hidden=8 * width // 3, init_std=std,
-                           output_std=std / math.sqrt(layers)), **changes)
-
-    @classmethod
-    def benchmark(cls, width: int = 128, layers: int = 9, heads: int = 4, **changes) -> "TransformerConfig":
-        """The GPT of the E-MHC-Geo benchmark (its Table 5), at any size."""
-        return replace(cls(width=width, layers=layers, heads=heads, hidden=4 * width, norm="layer",
-                           positions="learned", qk_norm=False, mlp="gelu", init_std=0.02,
-                           output_std=0.02 / math.sqrt(2 * layers)), **changes)
-
+from geolab.residuals import Normed, Residual, make_residual
 
 OPTIONS = {"norm": ("rms", "layer"), "norm_at": ("pre", "post"), "positions": ("rope", "learned"),
            "mlp": ("swiglu", "gelu")}
 
 
+@dataclass(frozen=True)
+class TransformerConfig:
+    """What the backbone is made of. The defaults are the DDL paper's choices, at a small size.
+
+    Raises: ValueError for an unknown option, a size that isn't a positive whole number, a width
+        that heads doesn't divide, or rope with an odd number of features per head.
+    """
+
+    width: int = 64                    # D
+    layers: int = 4                    # blocks, of two sublayers each
+    heads: int = 4                     # H; it must divide D
+    hidden: int = 170                  # features inside the MLP
+    max_length: int = 1024             # the longest sequence
+    norm: str = "rms"                  # "rms" or "layer"; a weight, no bias
+    norm_at: str = "pre"               # "pre": x + F(norm x); "post": norm(x + F(x)), per stream
+    positions: str = "rope"            # "rope" or "learned"
+    qk_norm: bool = True               # normalise queries and keys, after the rotation
+    mlp: str = "swiglu"                # "swiglu" or "gelu"
+    causal: bool = True                # False: no attention mask, so the model reads the future
+    init_std: float = 0.0625           # of every matrix
+    output_std: float = 0.03125        # of the last matrix of each sublayer
+
+    def __post_init__(self):
+        for name, known in OPTIONS.items():
+            require_option(name, getattr(self, name), known)
+        for name in ("width", "layers", "heads", "hidden", "max_length"):
+            require_count(name, getattr(self, name))
+        if self.width % self.heads:
+            raise ValueError("width must be divisible by heads, got width "
+                             f"{self.width} and heads {self.heads}")
+        if self.positions == "rope" and self.width // self.heads % 2:
+            raise ValueError("rope needs an even number of features per head, got "
+                             f"{self.width // self.heads}")
+
+    @classmethod
+    def ddl(cls, width: int = 64, layers: int = 4, heads: int = 4,
+            **changes) -> "TransformerConfig":
+        """The backbone of Deep Delta Learning (section 5 and appendix B), at any size."""
+        std = 0.5 / math.sqrt(width)
+        return replace(cls(width=width, layers=layers, heads=heads, hidden=8 * width // 3,
+                           init_std=std, output_std=std / math.sqrt(layers)), **changes)
+
+    @classmethod
+    def benchmark(cls, width: int = 128, layers: int = 9, heads: int = 4,
+                  **changes) -> "TransformerConfig":
+        """The GPT of the E-MHC-Geo benchmark (its table 5), at any size."""
+        return replace(cls(width=width, layers=layers, heads=heads, hidden=4 * width, norm="layer",
+                           positions="learned", qk_norm=False, mlp="gelu", init_std=0.02,
+                           output_std=0.02 / math.sqrt(2 * layers)), **changes)
+
+
 def make_norm(config: TransformerConfig) -> nn.Module:
-    return nn.RMSNorm(config.width, eps=1e-5) if config.norm == "rms" else nn.LayerNorm(config.width, bias=False)
+    D = config.width
+    return nn.RMSNorm(D, eps=1e-5) if config.norm == "rms" else nn.LayerNorm(D, bias=False)
 
 
 def linear(inputs: int, outputs: int, std: float) -> nn.Linear:
-    """A bias-free linear map with entries N(0, std²)."""
+    """A linear map without bias, with entries N(0, std²)."""
     layer = nn.Linear(inputs, outputs, bias=False)
     nn.init.normal_(layer.weight, std=std)
     return layer
 
 
-def product(left: Tensor | None, right: Tensor | None) -> Tensor:
-    """left right, or the one that there is: two maps in a row as one.
+def fold(weight: Tensor, before: Tensor | None = None, after: Tensor | None = None) -> Tensor:
+    """after · weight · before, without what is None: maps in a row as one map.
 
-    A step then costs a product of two matrices in place of one with all B T tokens: less, once B T exceeds F's hidden features.
+    A step then costs one product of two matrices instead of one with all B T tokens. This is less
+    work once B T exceeds F's hidden features.
     """
-    return right if left is None else left if right is None else left @ right
+    weight = weight if before is None else weight @ before
+    return weight if after is None else after @ weight
+
+
+def require_length(positions: int, max_length: int) -> None:
+    """Raise ValueError for a sequence longer than max_length."""
+    if positions > max_length:
+        raise ValueError(f"sequence of {positions} positions is longer than "
+                         f"max_length = {max_length}")
 
 
 def rotate(x: Tensor, base: float = 1e4) -> Tensor:
     """Rotary positions over the full head: (B, H, T, E) -> (B, H, T, E)."""
     T, E = x.shape[-2:]
-    dtype = torch.promote_types(x.dtype, torch.float32)  # half precision can't tell position 1000 from 1001
+    # half precision can't tell position 1000 from 1001
+    dtype = torch.promote_types(x.dtype, torch.float32)
     frequency = base ** (-torch.arange(0, E, 2, device=x.device, dtype=dtype) / E)
-    angle = torch.arange(T, device=x.device, dtype=dtype)[:, None] * frequency            # (T, E/2)
+    angle = torch.arange(T, device=x.device, dtype=dtype)[:, None] * frequency      # (T, E/2)
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     a, b = x.chunk(2, dim=-1)
     return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
@@ -110,45 +128,52 @@ class Attention(nn.Module):
             self.q_norm = nn.RMSNorm(config.width // config.heads, eps=1e-5)
             self.k_norm = nn.RMSNorm(config.width // config.heads, eps=1e-5)
 
-    def forward(self, x: Tensor, before: Tensor | None = None, after: Tensor | None = None) -> Tensor:
-        """(B, T, D) -> (B, T, D), between two (D, D) maps where they are given: after F(before x)."""
+    def forward(self, x: Tensor, before: Tensor | None = None,
+                after: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> (B, T, D): F(x), or after F(before x) with (D, D) maps."""
         B, T, D = x.shape
-        numbers = F.linear(x, product(self.qkv.weight, before))
-        q, k, v = numbers.view(B, T, 3, self.config.heads, -1).permute(2, 0, 3, 1, 4)      # each (B, H, T, E)
+        qkv = F.linear(x, fold(self.qkv.weight, before)).view(B, T, 3, self.config.heads, -1)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)                                  # each (B, H, T, E)
         if self.config.positions == "rope":
             q, k = rotate(q), rotate(k)
         if self.config.qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=self.config.causal)
-        return F.linear(y.transpose(1, 2).reshape(B, T, D), product(after, self.out.weight))
+        return F.linear(y.transpose(1, 2).reshape(B, T, D), fold(self.out.weight, after=after))
 
 
 class MLP(nn.Module):
-    """out(gelu(up x)), or SwiGLU: out(silu(gate x) ⊙ up x), between two maps as in `Attention`."""
+    """out(gelu(up x)), or SwiGLU: out(silu(gate x) ⊙ up x); between two maps as in `Attention`."""
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
         self.up = linear(config.width, config.hidden, config.init_std)
-        self.gate = linear(config.width, config.hidden, config.init_std) if config.mlp == "swiglu" else None
+        gated = config.mlp == "swiglu"
+        self.gate = linear(config.width, config.hidden, config.init_std) if gated else None
         self.out = linear(config.hidden, config.width, config.output_std)
 
-    def forward(self, x: Tensor, before: Tensor | None = None, after: Tensor | None = None) -> Tensor:
-        h = F.linear(x, product(self.up.weight, before))
-        h = F.gelu(h) if self.gate is None else F.silu(F.linear(x, product(self.gate.weight, before))) * h
-        return F.linear(h, product(after, self.out.weight))
+    def forward(self, x: Tensor, before: Tensor | None = None,
+                after: Tensor | None = None) -> Tensor:
+        h = F.linear(x, fold(self.up.weight, before))
+        if self.gate is None:
+            h = F.gelu(h)
+        else:
+            h = F.silu(F.linear(x, fold(self.gate.weight, before))) * h
+        return F.linear(h, fold(self.out.weight, after=after))
 
 
 class Layer(nn.Module):
-    """One sublayer with its norm, and the residual around both."""
+    """One sublayer F (`mix`) with its norm, and the residual around both."""
 
     def __init__(self, config: TransformerConfig, mix: nn.Module, residual: Residual):
         super().__init__()
         self.norm, self.mix, self.residual = make_norm(config), mix, residual
         self.norm_at = config.norm_at
 
-    def sublayer(self, x: Tensor) -> Tensor:
-        """(B, T, D) -> (B, T, D): F(norm x), or F(x) where the norm comes after, between the residual's two maps."""
-        return self.mix(self.norm(x) if self.norm_at == "pre" else x, self.residual.before, self.residual.after)
+    @property
+    def sublayer(self) -> Normed:
+        """x -> F(norm x), or x -> F(x) where the norm comes after the residual."""
+        return Normed(self.mix, self.norm if self.norm_at == "pre" else None, fused=True)
 
     def forward(self, state: Tensor) -> Tensor:
         state = self.residual(state, self.sublayer)
@@ -160,28 +185,31 @@ class Transformer(nn.Module):
 
     Arguments:
         config: the backbone.
-        residual: a name in `geolab.residuals.REGISTRY` or a Residual class; options go to its constructor.
-    Raises: ValueError for an unknown residual, a max_length below the reach of its convolutions, norm_at="post" around a state
-        that isn't one of streams, a sequence longer than config.max_length, or an input without batch, positions or config.width
-        features.
+        residual: a name in `geolab.residuals.REGISTRY` or a Residual class.
+        options: for the residual's constructor.
+    Raises: ValueError for an unknown residual, a max_length below the reach of its convolutions,
+        norm_at="post" around a state that doesn't consist of streams, a sequence longer than
+        config.max_length, or an input without batch, positions or config.width features.
     """
 
-    def __init__(self, config: TransformerConfig, residual: str | type[Residual] = "additive", **options):
+    def __init__(self, config: TransformerConfig, residual: str | type[Residual] = "additive",
+                 **options):
         super().__init__()
         self.config = config
         mixers = [mixer(config) for _ in range(config.layers) for mixer in (Attention, MLP)]
         self.layers = nn.ModuleList(
-            Layer(config, mix, make_residual(residual, config.width, index=index, count=len(mixers), **options))
+            Layer(config, mix, make_residual(residual, config.width, index, len(mixers), **options))
             for index, mix in enumerate(mixers))
         reach = max(layer.residual.reach for layer in self.layers)
         if config.max_length < reach:
-            raise ValueError(f"max_length must be at least {reach}, the positions that a convolution of {residual!r} reads, "
-                             f"got {config.max_length}")
+            raise ValueError(f"max_length must be at least {reach}, the positions that a "
+                             f"convolution of {residual!r} reads, got {config.max_length}")
         if config.norm_at == "post":
             self._require_streams(residual)
         self.norm = make_norm(config) if config.norm_at == "pre" else nn.Identity()
         if config.positions == "learned":
-            self.position = nn.Parameter(torch.randn(1, config.max_length, config.width) * config.init_std)
+            position = torch.randn(1, config.max_length, config.width) * config.init_std
+            self.position = nn.Parameter(position)
 
     def extra_repr(self) -> str:
         return repr(self.config)
@@ -191,19 +219,18 @@ class Transformer(nn.Module):
         """A norm after the residual has the width of a stream, and must meet streams."""
         shape = self.layers[0].residual.expand(torch.zeros(1, 1, self.config.width)).shape
         if shape[-1] != self.config.width:
-            raise ValueError(f"norm_at='post' normalises streams of width {self.config.width}, and the state of {residual!r} "
-                             f"has shape {tuple(shape)}; use norm_at='pre'")
+            raise ValueError(f"norm_at='post' normalises streams of width {self.config.width}, and "
+                             f"the state of {residual!r} has shape {tuple(shape)}; "
+                             "use norm_at='pre'")
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim != 3 or not x.shape[1]:
-            raise ValueError(f"input must be (batch, positions, width), with at least 1 position, got shape {tuple(x.shape)}")
-        T, D = x.shape[1:]
-        if D != self.config.width:
-            raise ValueError(f"input must have width {self.config.width}, got shape {tuple(x.shape)}")
-        if T > self.config.max_length:
-            raise ValueError(f"sequence of {T} positions is longer than max_length = {self.config.max_length}")
+            raise ValueError("input must be (batch, positions, width), with at least 1 position, "
+                             f"got shape {tuple(x.shape)}")
+        require_width("input", x, self.config.width)
+        require_length(x.shape[1], self.config.max_length)
         if self.config.positions == "learned":
-            x = x + self.position[:, :T]
+            x = x + self.position[:, :x.shape[1]]
         state = self.layers[0].residual.expand(x)
         for layer in self.layers:
             state = layer(state)
@@ -228,7 +255,10 @@ class ContinuousModel(nn.Module):
 
 
 class TokenModel(nn.Module):
-    """Tokens in, logits out: (B, T) -> (B, T, vocabulary), around a trunk, with one tied embedding."""
+    """Tokens in, logits out: (B, T) -> (B, T, vocabulary), around a trunk.
+
+    Input and output share one embedding.
+    """
 
     def __init__(self, trunk: Transformer, vocabulary: int):
         super().__init__()
@@ -242,11 +272,14 @@ class TokenModel(nn.Module):
 
 
 class PointModel(nn.Module):
-    """Features in, scores out, at each position: (B, T, inputs) -> (B, T, outputs), around a trunk; PyTorch's own initialisation.
+    """Features in, scores out, per position: (B, T, inputs) -> (B, T, outputs), around a trunk.
+
+    It has PyTorch's own initialisation.
 
     Arguments:
         reads: what the trunk reads besides x, such as a graph.
-        penalty: `penalty(model, x, h)` is added to the loss while the model trains; h (B, T, D) is what `states(x)` returned.
+        penalty: `penalty(model, x, h)` is added to the loss in training; h (B, T, D) is what
+            `states(x)` returned.
     """
 
     def __init__(self, trunk: nn.Module, inputs: int, outputs: int, reads: tuple = (),

@@ -1,4 +1,4 @@
-"""The geometric Transformer: a block is a composition of steps, each with its own residual and norm.
+"""The geometric Transformer: a block is a composition of steps, each with a residual and a norm.
 
     Post-LN (published)   T(x) = LN(x + f(x))          Pre-LN   T(x) = x + f(LN x)
 
@@ -8,8 +8,9 @@
 
     transformer F∘A      lite F∘C∘A      full G∘F∘A      moe M∘A
 
-From the Geometric Transformer lecture: listings 1 and 2, and its slides for GT-Full and GT-MoE. PyTorch's own initialisation.
-C and G as published read the next position: what isn't built causal says `leaks`.
+The sources are the Geometric Transformer lecture's listings 1 and 2, and its slides on GT-Full and
+GT-MoE. All weights have PyTorch's own initialisation. As published, C and G read the next position:
+a model that isn't built causal says `leaks`.
 
 Legend: B batch, T positions, D width, S positions of a memory, E experts.
 """
@@ -20,46 +21,47 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from geolab.checks import require_count, require_option, require_width
+from geolab.models.backbone import require_length
 from geolab.models.messages import MessagePassing, RelationGraph, path_graph
-from geolab.penalties import add_penalty
-from geolab.checks import require_option
 
-KINDS = {"transformer": "AF", "lite": "ACF", "full": "AFG", "moe": "AM"}  # letters in the order in which they act
+# letters in the order in which they act
+KINDS = {"transformer": "AF", "lite": "ACF", "full": "AFG", "moe": "AM"}
 
 
 @dataclass(frozen=True)
 class GeometricConfig:
-    """What the blocks are made of. The defaults are the lecture's, where it states them; sizes it leaves open."""
+    """What the blocks are made of. The defaults are the lecture's, which leaves the sizes open.
+
+    Raises: ValueError for an unknown option or a number outside its range.
+    """
 
     width: int = 64             # D
     layers: int = 2             # blocks
     heads: int = 4              # must divide width
     hidden: int = 256           # features inside the feed-forward network, and inside each expert
     norm_at: str = "post"       # "post" or "pre"
-    causal: bool = False        # mask attention, pad the convolution on the left, keep the edges that go forward
+    causal: bool = False        # mask attention, pad the convolution left, keep forward edges only
     dropout: float = 0.1
     alpha: float = 0.2          # of the convolution
     experts: int = 4            # E
-    top_k: int = 2              # experts a token; from 1 alone the gate learns nothing, its weight being 1
-    balance: float = 0.0        # weight of `load_balance` in the loss; 0: none, as published
-    relations: int = 1          # of the graph: from 2, the path graph is typed
-    triangles: bool = False     # let them speak
+    top_k: int = 2              # experts per token; with 1 the gate learns nothing: its weight is 1
+    relations: int = 1          # of the graph; from 2, the path graph is typed
+    triangles: bool = False     # whether triangles send messages
     normalise: bool = False     # divide messages by their number
     positions: str = "none"     # "none" or "learned", added to the input
-    max_length: int = 1024      # longest sequence, for learned positions
+    max_length: int = 1024      # the longest sequence, for learned positions
 
     def __post_init__(self):
         for name in ("width", "layers", "heads", "hidden", "experts", "relations", "max_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            require_count(name, getattr(self, name))
         if self.width % self.heads:
-            raise ValueError(f"heads must divide width, got width {self.width} and heads {self.heads}")
+            raise ValueError("heads must divide width, got width "
+                             f"{self.width} and heads {self.heads}")
         if not 1 <= self.top_k <= self.experts:
             raise ValueError(f"top_k must be from 1 to experts = {self.experts}, got {self.top_k}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
-        if self.balance < 0:
-            raise ValueError(f"balance must not be negative, got {self.balance}")
         require_option("norm_at", self.norm_at, ("post", "pre"))
         require_option("positions", self.positions, ("none", "learned"))
 
@@ -73,13 +75,15 @@ class Attention(nn.Module):
         self.dropout, self.causal = nn.Dropout(dropout), causal
 
     def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
-        read = x if memory is None else memory
-        mask = torch.ones(x.shape[1], read.shape[1], dtype=torch.bool, device=x.device).triu(1) if self.causal else None
-        return self.dropout(self.attention(x, read, read, need_weights=False, attn_mask=mask, is_causal=self.causal)[0])
+        read, mask = x if memory is None else memory, None
+        if self.causal:
+            mask = torch.ones(x.shape[1], read.shape[1], dtype=torch.bool, device=x.device).triu(1)
+        return self.dropout(self.attention(x, read, read, need_weights=False, attn_mask=mask,
+                                           is_causal=self.causal)[0])
 
 
 class Convolution(nn.Module):
-    """α · Conv(x) over three positions: the two before with causal=True, else one on either side."""
+    """α · Conv(x) over three positions: t and the two before if causal, else one on either side."""
 
     def __init__(self, width: int, alpha: float = 1.0, causal: bool = False, groups: int = 1):
         super().__init__()
@@ -91,17 +95,19 @@ class Convolution(nn.Module):
 
 
 class PositionMessages(nn.Module):
-    """Messages between positions, on the path graph unless another is given. The lecture's gt_depth is 1."""
+    """Messages between positions, on the path graph by default. The lecture's gt_depth is 1."""
 
     def __init__(self, config: GeometricConfig):
         super().__init__()
-        self.passing = MessagePassing(config.width, config.relations, config.triangles, config.normalise)
-        self.path = dict(causal=config.causal, typed=config.relations > 1, triangles=config.triangles)
+        self.config = config
+        self.passing = MessagePassing(config.width, config.relations, config.triangles,
+                                      config.normalise)
 
     def forward(self, x: Tensor, graph: RelationGraph | None = None) -> Tensor:
         if graph is None:
-            graph = path_graph(x.shape[1], **self.path)
-        elif self.path["causal"] and not graph.causal:
+            graph = path_graph(x.shape[1], causal=self.config.causal,
+                               typed=self.config.relations > 1, triangles=self.config.triangles)
+        elif self.config.causal and not graph.causal:
             raise ValueError("graph must be causal in a causal model, got one that isn't")
         return self.passing.messages(x, graph)
 
@@ -109,45 +115,53 @@ class PositionMessages(nn.Module):
 def top_k_weights(logits: Tensor, k: int) -> Tensor:
     """Softmax over the k largest logits, 0 elsewhere: (..., E) -> (..., E).
 
-    It equals the k largest shares renormalised, as the lecture has it, but for the 1e-8 that it adds to their sum.
+    The lecture renormalises the k largest shares instead. That is the same, except that it adds
+    1e-8 to their sum.
     """
     values, index = logits.topk(k, dim=-1)
     return torch.zeros_like(logits).scatter(-1, index, values.softmax(dim=-1))
 
 
 def load_balance(logits: Tensor, k: int) -> Tensor:
-    """E Σ_e share_e · probability_e: 1 where all experts are used alike, E/k where k of them do everything.
+    """E Σ_e share_e · probability_e: 1 if all experts are used alike, E/k if k do everything.
 
-    Switch Transformers (Fedus et al. 2022, eq. 4) have k = 1. Arguments:
+    A loss can contain it (Switch Transformers, Fedus et al. 2022, eq. 4, where k = 1). The
+    published model's loss doesn't.
+
+    Arguments:
         logits: (..., E), of the gate.
-        k: experts a token. share_e is the part of all choices that fell on e, and has no gradient.
+        k: experts per token. share_e is the part of all choices that fell on e; it has no gradient.
+    Returns: a scalar.
     """
     experts = logits.shape[-1]
-    share = torch.zeros_like(logits).scatter(-1, logits.topk(k, dim=-1).indices, 1 / k).flatten(0, -2).mean(dim=0)
+    chosen = torch.zeros_like(logits).scatter(-1, logits.topk(k, dim=-1).indices, 1 / k)
+    share = chosen.flatten(0, -2).mean(dim=0)
     return experts * share @ logits.softmax(dim=-1).flatten(0, -2).mean(dim=0)
 
 
 class MixtureOfExperts(nn.Module):
-    """Σ_e w_e(x) expert_e(x). Every expert is evaluated on every token, as in the lecture: k saves no time."""
+    """Σ_e w_e(x) expert_e(x).
+
+    As in the lecture, every expert is evaluated on every token, so a small k saves no time.
+    """
 
     def __init__(self, config: GeometricConfig):
         super().__init__()
         D, hidden = config.width, config.hidden
-        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(D, hidden), nn.GELU(), nn.Linear(hidden, D))
-                                     for _ in range(config.experts))
+        self.experts = nn.ModuleList(
+            nn.Sequential(nn.Linear(D, hidden), nn.GELU(), nn.Linear(hidden, D))
+            for _ in range(config.experts))
         self.gate, self.dropout = nn.Linear(D, config.experts), nn.Dropout(config.dropout)
-        self.top_k, self.balance = config.top_k, config.balance
+        self.top_k = config.top_k
 
     def forward(self, x: Tensor) -> Tensor:
-        logits = self.gate(x)
-        if self.balance:
-            add_penalty(self.balance * load_balance(logits, self.top_k))
-        weights = top_k_weights(logits, self.top_k).split(1, dim=-1)
-        return self.dropout(sum(weight * expert(x) for weight, expert in zip(weights, self.experts, strict=True)))
+        weights = top_k_weights(self.gate(x), self.top_k).split(1, dim=-1)
+        pairs = zip(weights, self.experts, strict=True)
+        return self.dropout(sum(weight * expert(x) for weight, expert in pairs))
 
 
 class Step(nn.Module):
-    """One sub-operator T: LN(x + f(x)) or x + f(LN x). What f reads besides x is handed on."""
+    """One sub-operator T: LN(x + f(x)) or x + f(LN x). It hands on what f reads besides x."""
 
     def __init__(self, f: nn.Module, width: int, norm_at: str = "post"):
         super().__init__()
@@ -161,10 +175,11 @@ class Step(nn.Module):
 
 def make_step(letter: str, config: GeometricConfig) -> Step:
     """The step of a letter: A, C, F, G, M or X."""
-    D, heads, hidden, dropout, causal = config.width, config.heads, config.hidden, config.dropout, config.causal
-    f = {"A": lambda: Attention(D, heads, dropout, causal),
-         "C": lambda: Convolution(D, config.alpha, causal),
-         "F": lambda: nn.Sequential(nn.Linear(D, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, D)),
+    D, heads, hidden, dropout = config.width, config.heads, config.hidden, config.dropout
+    f = {"A": lambda: Attention(D, heads, dropout, config.causal),
+         "C": lambda: Convolution(D, config.alpha, config.causal),
+         "F": lambda: nn.Sequential(nn.Linear(D, hidden), nn.ReLU(), nn.Dropout(dropout),
+                                    nn.Linear(hidden, D)),
          "G": lambda: PositionMessages(config),
          "M": lambda: MixtureOfExperts(config),
          "X": lambda: Attention(D, heads, dropout)}[letter]()
@@ -172,21 +187,26 @@ def make_step(letter: str, config: GeometricConfig) -> Step:
 
 
 class Block(nn.Module):
-    """Steps by their letters, one after the other. `steps["A"]` is a function (B, T, D) -> (B, T, D), for the probes."""
+    """Steps by their letters, one after the other.
+
+    `steps["A"]` is a function (B, T, D) -> (B, T, D), for the probes.
+    """
 
     def __init__(self, steps: dict[str, Step]):
         super().__init__()
         self.steps = nn.ModuleDict(steps)
 
     def forward(self, x: Tensor, **context) -> Tensor:
-        """(B, T, D) -> (B, T, D). `context`: by letter, what that step reads besides x."""
+        """(B, T, D) -> (B, T, D). `context` holds, by letter, what a step reads besides x."""
         for letter, step in self.steps.items():
             x = step(x, context[letter]) if letter in context else step(x)
         return x
 
 
 class GeometricTransformer(nn.Module):
-    """The encoder, or with config.causal a language model's trunk: (B, T, D) -> (B, T, D). Pre-LN ends with a LayerNorm.
+    """The encoder, or with config.causal a language model's trunk: (B, T, D) -> (B, T, D).
+
+    A Pre-LN model ends with a LayerNorm.
 
     Arguments:
         config: sizes and options.
@@ -197,46 +217,44 @@ class GeometricTransformer(nn.Module):
         super().__init__()
         require_option("kind", kind, KINDS)
         self.config, self.kind, self.leaks = config, kind, not config.causal
-        self.blocks = nn.ModuleList(Block({letter: make_step(letter, config) for letter in KINDS[kind]})
-                                    for _ in range(config.layers))
+        self.blocks = nn.ModuleList(
+            Block({letter: make_step(letter, config) for letter in KINDS[kind]})
+            for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width) if config.norm_at == "pre" else nn.Identity()
         if config.positions == "learned":
             self.position = nn.Parameter(torch.randn(config.max_length, config.width) * 0.02)
 
-    def extra_repr(self) -> str:
-        return f"kind={self.kind!r}, {self.config!r}"
-
     def forward(self, x: Tensor, graph: RelationGraph | None = None) -> Tensor:
-        """Arguments:
+        """(B, T, D) -> (B, T, D).
+
+        Arguments:
             x: (B, T, D).
-            graph: for "full", over T vertices; the path graph where none is given.
-        Raises: ValueError for another width, a sequence longer than learned positions reach, or a graph that isn't causal in a
-            causal model or isn't read by this kind.
+            graph: for "full", over T vertices; the path graph by default.
+        Raises: ValueError for another width, a sequence longer than the learned positions, a graph
+            that isn't causal in a causal model, or a graph for another kind than "full".
         """
-        T, D = x.shape[-2:]
-        if D != self.config.width:
-            raise ValueError(f"input must have width {self.config.width}, got shape {tuple(x.shape)}")
+        require_width("input", x, self.config.width)
         if graph is not None and "G" not in KINDS[self.kind]:
             raise ValueError(f"graph is read by kind 'full', got one for {self.kind!r}")
         if self.config.positions == "learned":
-            if T > self.config.max_length:
-                raise ValueError(f"sequence of {T} positions is longer than max_length = {self.config.max_length}")
-            x = x + self.position[:T]
+            require_length(x.shape[-2], self.config.max_length)
+            x = x + self.position[:x.shape[-2]]
         for block in self.blocks:
             x = block(x, G=graph)
         return self.norm(x)
 
 
 class GeometricDecoder(nn.Module):
-    """Listing 2, and its like for the other kinds: A, X, then what follows A in the kind.
+    """The decoder of listing 2, for every kind: A, X, then what follows A in the kind.
 
-    Attention is always masked. Listing 2 convolves on both sides all the same, so that position t reads the token that it is
-    to predict. Here C and G are causal too, with the same weights from the same seed.
+    Attention is always masked. Listing 2 convolves on both sides nevertheless, so that position t
+    reads the token that it should predict. Here C and G are causal too by default, with the same
+    weights from the same seed.
 
     Arguments:
-        config: sizes and options; `causal` and `positions` are the encoder's, and not read.
+        config: sizes and options, without `causal` and `positions`, which are the encoder's.
         kind: as in `GeometricTransformer`.
-        published: convolve (and pass messages) on both sides; `leaks` says so.
+        published: whether to convolve (and pass messages) on both sides; `leaks` says so.
     """
 
     def __init__(self, config: GeometricConfig, kind: str = "lite", *, published: bool = False):
@@ -244,9 +262,11 @@ class GeometricDecoder(nn.Module):
         require_option("kind", kind, KINDS)
         letters = "AX" + KINDS[kind][1:]
         self.config, self.leaks = config, published and ("C" in letters or "G" in letters)
-        causal = {letter: replace(config, causal=letter == "A" or not published) for letter in letters}
-        self.blocks = nn.ModuleList(Block({letter: make_step(letter, causal[letter]) for letter in letters})
-                                    for _ in range(config.layers))
+        causal = {letter: replace(config, causal=letter == "A" or not published)
+                  for letter in letters}
+        self.blocks = nn.ModuleList(
+            Block({letter: make_step(letter, causal[letter]) for letter in letters})
+            for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width) if config.norm_at == "pre" else nn.Identity()
 
     def forward(self, x: Tensor, memory: Tensor) -> Tensor:

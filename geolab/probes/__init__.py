@@ -1,11 +1,13 @@
-"""Measurements. A probe takes functions and tensors, knows no model class, and returns what it measured."""
+"""Measurements. A probe takes functions and tensors and knows no model class."""
+# ruff: noqa: I001  (sorted, but not one name per line, which would fill a page)
 
 from geolab.probes.causality import future_influence, influence
-from geolab.probes.commutators import (Factors, asymmetry, commutator, commutator_energy, commutator_factors, jacobian_commutator,
-                                      linear_commutator, order_sensitivity, pairwise)
+from geolab.probes.commutators import (Factors, asymmetry, commutator, commutator_energy,
+                                       commutator_factors, jacobian_commutator, linear_commutator,
+                                       order_sensitivity, pairwise)
 from geolab.probes.depth import gradient_norms, states
 from geolab.probes.gluing import cech_residual, dirichlet_energy
-from geolab.probes.norms import norm_by_depth, norm_by_position, norm_drift, roll_out
+from geolab.probes.norms import norm_by_depth, norm_drift
 from geolab.probes.rank import effective_rank
 from geolab.probes.readout import linear_readout
 from geolab.probes.shortcut import operators_by_layer, shortcut_matrix
@@ -14,8 +16,10 @@ from geolab.probes.statistics import Statistics, statistics_by_layer
 from geolab.probes.streams import Gain, composite_gain, stream_consensus
 from geolab.probes.topology import persistence, total_persistence
 
-__all__ = ["operators_by_layer", "shortcut_matrix", "Factors", "Gain", "Spectrum", "Statistics", "asymmetry", "cech_residual", "commutator", "commutator_energy",
-           "commutator_factors", "composite_gain", "dirichlet_energy", "effective_rank", "future_influence", "gradient_norms",
-           "influence", "jacobian", "jacobian_commutator", "linear_commutator", "linear_readout", "norm_by_depth",
-           "norm_by_position", "norm_drift", "order_sensitivity", "pairwise", "persistence", "roll_out", "spectrum", "states",
-           "statistics_by_layer", "stream_consensus", "total_persistence"]
+__all__ = ["Factors", "Gain", "Spectrum", "Statistics", "asymmetry", "cech_residual", "commutator",
+           "commutator_energy", "commutator_factors", "composite_gain", "dirichlet_energy",
+           "effective_rank", "future_influence", "gradient_norms", "influence", "jacobian",
+           "jacobian_commutator", "linear_commutator", "linear_readout", "norm_by_depth",
+           "norm_drift", "operators_by_layer", "order_sensitivity", "pairwise", "persistence",
+           "shortcut_matrix", "spectrum", "states", "statistics_by_layer", "stream_consensus",
+           "total_persistence"]

@@ -9,9 +9,10 @@ from torch import Tensor
 def influence(model: Callable[[Tensor], Tensor], x: Tensor, seed: int = 0) -> Tensor:
     """How strongly output t depends on input s: a (T, T) matrix, row t, column s.
 
-    For vectors (B, T, D), ‖∂⟨r_t, output_t⟩ / ∂input_s‖ with a random r_t: zero if and only if the derivative
-    vanishes, up to a set of r of measure zero. For integer tokens (B, T), where there is no derivative, the
-    largest change of output t when token s is replaced by another that occurs in x.
+    For vectors (B, T, D), it is ‖∂⟨r_t, output_t⟩ / ∂input_s‖ with a random r_t: zero if and only
+    if the derivative vanishes, except for a set of r of measure zero. For integer tokens (B, T),
+    which have no derivative, it is the largest change of output t when token s is replaced by
+    another token that occurs in x.
 
     Raises: ValueError for another shape, or for tokens that are all the same.
     """
@@ -19,7 +20,8 @@ def influence(model: Callable[[Tensor], Tensor], x: Tensor, seed: int = 0) -> Te
         return _by_gradient(model, x, seed)
     if not x.is_floating_point() and x.ndim == 2:
         return _by_replacement(model, x)
-    raise ValueError(f"x must be vectors (B, T, D) or integer tokens (B, T), got {x.dtype} of shape {tuple(x.shape)}")
+    raise ValueError("x must be vectors (B, T, D) or integer tokens (B, T), "
+                     f"got {x.dtype} of shape {tuple(x.shape)}")
 
 
 def future_influence(model: Callable[[Tensor], Tensor], x: Tensor, seed: int = 0) -> float:
@@ -32,19 +34,21 @@ def _by_gradient(model, x, seed):
     output = model(x)
     generator = torch.Generator().manual_seed(seed)
     probe = torch.randn(output.shape, generator=generator).to(output)
-    rows = [torch.autograd.grad((probe[:, t] * output[:, t]).sum(), x, retain_graph=True)[0].norm(dim=(0, 2))
+    rows = [torch.autograd.grad((probe[:, t] * output[:, t]).sum(), x, retain_graph=True)[0]
             for t in range(x.shape[1])]
-    return torch.stack(rows)
+    return torch.stack([row.norm(dim=(0, 2)) for row in rows])
 
 
 @torch.no_grad()
 def _by_replacement(model, x):
     known = x.unique()
     if len(known) < 2:
-        raise ValueError(f"x must hold at least two different tokens, got only {known.tolist()}")
+        raise ValueError("x must contain at least two different tokens, "
+                         f"got only {known.tolist()}")
     output, columns = model(x), []
     for s in range(x.shape[1]):
         changed = x.clone()
         changed[:, s] = torch.where(x[:, s] == known[0], known[1], known[0])
-        columns.append((model(changed) - output).abs().amax(dim=(0, *range(2, output.ndim))))
+        change = (model(changed) - output).abs()
+        columns.append(change.amax(dim=(0, *range(2, output.ndim))))
     return torch.stack(columns, dim=1)

@@ -1,12 +1,15 @@
-"""Does the order of two maps matter? The commutator T_i∘T_j − T_j∘T_i, its linearisations, and measures of it.
+"""Does the order of two maps matter? Their commutator, its linearisations, and measures of it.
 
     T = id + Δ      R = T_i(T_j x) − T_j(T_i x) = a − b
-    a = Δ_i(x + Δ_j x) − Δ_i x      b = Δ_j(x + Δ_i x) − Δ_j x      the response of each to the step of the other
+    a = Δ_i(x + Δ_j x) − Δ_i x      the response of i to the step of j
+    b = Δ_j(x + Δ_i x) − Δ_j x      the response of j to the step of i
 
-Every function takes the maps T themselves, residual and norm included as they run in the model, and forms Δ = T − id.
-Norms ‖·‖² are sums over all axes of x, the batch among them: a measure is a ratio of sums, no mean of ratios.
+Every function takes the maps T themselves, as they run in the model with residual and norm, and
+forms Δ = T − id. Norms ‖·‖² are sums over all axes of x, including the batch: a measure is a ratio
+of sums, not a mean of ratios. Equations are numbered as in the Geometric Transformer lecture.
 
-Legend: i `first`, j `second`; J Jacobian of Δ; ε scale of Δ; B batch, T positions, D width. x is (..., D).
+Legend: i `first`, j `second`; J Jacobian of Δ; ε scale of Δ; B batch, T positions, D width; x is
+(..., D).
 """
 
 from collections.abc import Callable, Mapping
@@ -18,8 +21,10 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from geolab.checks import require_option
+
 Map = Callable[[Tensor], Tensor]   # a tensor to one of the same shape
-ROUNDING = 16                      # a response of this many machine epsilons of the state is taken for none
+ROUNDING = 16                      # responses below this many machine epsilons of x count as none
 
 
 class Factors(NamedTuple):
@@ -31,23 +36,25 @@ class Factors(NamedTuple):
 
 
 def commutator(first: Map, second: Map, x: Tensor) -> Tensor:
-    """R = first(second(x)) − second(first(x)), the shape of x (Geometric Transformer lecture, eq. 12)."""
+    """R = first(second(x)) − second(first(x)), of the shape of x (eq. 12)."""
     return first(second(x)) - second(first(x))
 
 
 def commutator_energy(first: Map, second: Map, x: Tensor, eps: float = 1e-12) -> Tensor:
     """‖R‖² / (‖x‖² + eps), the lecture's probe: a scalar.
 
-    It shrinks with everything that makes a step small beside x. `commutator_factors` tells these causes apart.
+    It shrinks with everything that makes a step small relative to x. `commutator_factors` tells
+    these causes apart.
     """
     return _square(commutator(first, second, x)) / (_square(x) + eps)
 
 
 def linear_commutator(first: Map, second: Map, x: Tensor) -> Tensor:
-    """J_i Δ_j − J_j Δ_i at x (eq. 17). It differs from R by O(ε³) where Δ = O(ε) is smooth; R itself is O(ε²).
+    """J_i Δ_j − J_j Δ_i at x (eq. 17). It differs from R by O(ε³) if Δ = O(ε) is smooth.
 
-    Exact where x, x + Δ_i x and x + Δ_j x lie in one region of piecewise linear maps. Over a batch a share O(ε) of ReLUs
-    changes its side, each an error O(ε²), so that the root mean square is O(ε^{5/2}).
+    R itself is O(ε²). The two are equal where x, x + Δ_i x and x + Δ_j x lie in one region of
+    piecewise linear maps. Over a batch a share O(ε) of ReLUs changes sides, each with an error
+    O(ε²), so that the root mean square of the error is O(ε^{5/2}).
     """
     return _response(first, x, second(x) - x) - _response(second, x, first(x) - x)
 
@@ -55,30 +62,34 @@ def linear_commutator(first: Map, second: Map, x: Tensor) -> Tensor:
 def jacobian_commutator(first: Map, second: Map, x: Tensor) -> Tensor:
     """(J_i J_j − J_j J_i) x (eq. 18): eq. 17 with J x in the place of Δ x.
 
-    They are the same for Δ(sx) = s Δ(x), such as ReLU networks without biases. Under Pre-LN Δ(sx) = Δ(x), hence J x = 0:
-    what it predicts is 0, whatever R is.
+    They are the same for Δ(sx) = s Δ(x), such as ReLU networks without biases. Under Pre-LN
+    Δ(sx) = Δ(x), hence J x = 0: this predicts 0, whatever R is.
     """
-    return _response(first, x, _response(second, x, x)) - _response(second, x, _response(first, x, x))
+    return (_response(first, x, _response(second, x, x))
+            - _response(second, x, _response(first, x, x)))
 
 
 @torch.no_grad()
 def commutator_factors(first: Map, second: Map, x: Tensor) -> Factors:
-    """How large the steps are, how strongly they interact, and how differently they respond to one another.
+    """How large the steps are, how strongly they interact, and how different the responses are.
 
-    The asymmetry is 0 where the responses are equal, 1 where they are orthogonal or only one responds, 2 where they are
-    opposite, and never more: ‖a − b‖² + ‖a + b‖² = 2 (‖a‖² + ‖b‖²). Two unrelated directions of many are nearly
-    orthogonal, so 1 is what unrelated responses give, and it is below 1 that order is tolerated: 1 − asymmetry is
-    2⟨a, b⟩ / (‖a‖² + ‖b‖²).
+    The asymmetry is 0 where the responses are equal, 1 where they are orthogonal or only one map
+    responds, 2 where they are opposite, and never more: ‖a − b‖² + ‖a + b‖² = 2 (‖a‖² + ‖b‖²). Two
+    unrelated directions in many dimensions are nearly orthogonal, so unrelated responses give 1,
+    and order is tolerated below 1: 1 − asymmetry is 2⟨a, b⟩ / (‖a‖² + ‖b‖²).
 
-    To leading order a = J_i Δ_j and b = J_j Δ_i. Both are linear in the scale of Δ_i and of Δ_j, and both fall as 1/s
-    under Pre-LN at an input s x, so the asymmetry depends on neither. `interaction` and `step` do.
+    To leading order a = J_i Δ_j and b = J_j Δ_i. Both are linear in the scale of Δ_i and of Δ_j,
+    and both fall as 1/s under Pre-LN at an input s x, so the asymmetry depends on neither.
+    `interaction` and `step` do.
 
-    A Post-LN step is no identity plus little. Where x isn't normalised, Δ is mostly the norm's pull, which both maps share:
-    a and b agree on it, and the asymmetry falls towards 0 whatever the sublayers do. There, take x as blocks get it,
-    normalised, and steps well above the norm's eps.
+    A Post-LN step isn't the identity plus a small step. Where x isn't normalised, Δ is mostly the
+    norm's pull, which both maps share: a and b agree on it, and the asymmetry falls towards 0
+    whatever the sublayers do. So take x as blocks get it there, normalised, and steps well above
+    the norm's eps.
 
-    Returns: nan for the asymmetry where nothing responds (to rounding), and for the interaction where there is no step:
-        0/0, and a 0 here would pass for agreement in a mean over pairs. Raises: ValueError when x is zero.
+    Returns: nan for the asymmetry where nothing responds (to rounding), and for the interaction
+        where there is no step: they are 0/0, and a 0 would count as agreement in a mean over pairs.
+    Raises: ValueError when x is zero.
     """
     if not x.any():
         raise ValueError("x must not be zero: a step has no size relative to it")
@@ -88,7 +99,8 @@ def commutator_factors(first: Map, second: Map, x: Tensor) -> Factors:
     b = second(at_first) - at_first - delta_j
     steps, responses = _square(delta_i) + _square(delta_j), _square(a) + _square(b)
     state = _square(x) + steps
-    return Factors(_share(_square(a - b), responses, state), _share(responses, steps, state), steps / _square(x))
+    return Factors(_share(_square(a - b), responses, state), _share(responses, steps, state),
+                   steps / _square(x))
 
 
 def asymmetry(first: Map, second: Map, x: Tensor) -> Tensor:
@@ -96,39 +108,48 @@ def asymmetry(first: Map, second: Map, x: Tensor) -> Tensor:
     return commutator_factors(first, second, x).asymmetry
 
 
-def pairwise(operators: Mapping[str, Map], x: Tensor, measure: Callable = commutator_energy) -> dict[tuple[str, str], float]:
-    """`measure`(T_i, T_j, x) of each pair of named maps, the earlier one first. The lecture's curves are means over the pairs.
+def pairwise(operators: Mapping[str, Map], x: Tensor,
+             measure: Callable = commutator_energy) -> dict[tuple[str, str], float]:
+    """`measure`(T_i, T_j, x) of each pair of named maps, the earlier one first.
+
+    The lecture's curves are means over the pairs.
 
     Raises: ValueError for fewer than two operators.
     """
     if len(operators) < 2:
-        raise ValueError(f"operators must hold at least 2 maps to pair, got {list(operators)}")
+        raise ValueError(f"operators must contain at least 2 maps to pair, got {list(operators)}")
     with torch.no_grad():
-        return {(i, j): float(measure(operators[i], operators[j], x)) for i, j in combinations(operators, 2)}
+        return {(i, j): float(measure(operators[i], operators[j], x))
+                for i, j in combinations(operators, 2)}
 
 
 @torch.no_grad()
 def order_sensitivity(operators: Mapping[str, Map], x: Tensor, about: str = "input") -> Tensor:
-    """mean over orders π of ‖y_π − ȳ‖² / mean over π of ‖y_π − c‖²: the share of what a block does that depends on its order.
+    """The share of what a block does that depends on the order of its operators.
 
-    y_π is x after all operators in order π, ȳ the mean of the y_π. In [0, 1], since a variance is at most the second
-    moment about any point c: mean ‖y_π − c‖² = mean ‖y_π − ȳ‖² + ‖ȳ − c‖². Unlike the energy of a pair it contains every
-    operator, and an identity among them changes nothing.
+        mean over orders π of ‖y_π − ȳ‖² / mean over π of ‖y_π − c‖²
+
+    y_π is x after all operators in order π, ȳ the mean of the y_π. The share lies in [0, 1]: a
+    variance is at most the second moment about any point c, because mean ‖y_π − c‖² =
+    mean ‖y_π − ȳ‖² + ‖ȳ − c‖². Unlike the energy of a pair it contains every operator, and an
+    identity among them changes nothing.
 
     Arguments:
         operators: 2, 3 or 4 named maps; all their orders run, 24 for 4.
-        about: "input", c = x: the share of the block's whole step, of order ε². "sum", c = x + Σ Δ_i x, the maps side by
-            side: the share of their interaction, of order 1; for two maps, half of their `asymmetry`.
+        about: "input", c = x: the share of the block's whole step, of order ε². "sum",
+            c = x + Σ Δ_i x, the maps side by side: the share of their interaction, of order 1; for
+            two maps, half of their `asymmetry`.
     Returns: a scalar, nan where the denominator is 0 (to rounding).
     Raises: ValueError for another number of operators, or another `about`.
     """
     maps = list(operators.values())
     if not 2 <= len(maps) <= 4:
-        raise ValueError(f"operators must hold 2 to 4 maps, for all their orders to run, got {list(operators)}")
-    if about not in ("input", "sum"):
-        raise ValueError(f"about must be 'input' or 'sum', got {about!r}")
+        raise ValueError("operators must contain 2 to 4 maps, for all their orders to run, "
+                         f"got {list(operators)}")
+    require_option("about", about, ("input", "sum"))
     centre = x if about == "input" else x + sum(operator(x) - x for operator in maps)
-    ends = torch.stack([reduce(lambda y, operator: operator(y), order, x) for order in permutations(maps)])
+    ends = torch.stack([reduce(lambda y, operator: operator(y), order, x)
+                        for order in permutations(maps)])
     return _share(_square(ends - ends.mean(0)), _square(ends - centre), _square(ends))
 
 
@@ -144,6 +165,8 @@ def _share(part: Tensor, whole: Tensor, state: Tensor) -> Tensor:
 
 def _response(operator: Map, x: Tensor, step: Tensor) -> Tensor:
     """J step, J the Jacobian of Δ = T − id at x."""
-    # Two reverse passes, and attention as plain sums: torch has no second derivative, nor a forward one, of its fused kernels.
+    # two reverse passes, with attention as plain sums: torch has neither a second derivative nor a
+    # forward-mode one of its fused attention kernels
     with sdpa_kernel(SDPBackend.MATH):
-        return torch.autograd.functional.jvp(operator, x.detach(), step.detach())[1] - step.detach()
+        moved = torch.autograd.functional.jvp(operator, x.detach(), step.detach())[1]
+    return moved - step.detach()

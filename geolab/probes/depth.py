@@ -11,9 +11,10 @@ def states(model: nn.Module, layers: Iterable[nn.Module], x: Tensor) -> list[Ten
     """The input of the first of `layers` and the output of each, in the order in which they run."""
     layers, seen, hooks = list(layers), [], []
     if not layers:
-        raise ValueError("layers must name at least one module")
+        raise ValueError("layers must contain at least one module")
     hooks.append(layers[0].register_forward_pre_hook(lambda module, args: seen.append(args[0])))
-    hooks += [layer.register_forward_hook(lambda module, args, output: seen.append(output)) for layer in layers]
+    hooks += [layer.register_forward_hook(lambda module, args, output: seen.append(output))
+              for layer in layers]
     try:
         model(x)
     finally:
@@ -23,6 +24,9 @@ def states(model: nn.Module, layers: Iterable[nn.Module], x: Tensor) -> list[Ten
 
 
 def gradient_norms(loss: Tensor, parameters: Iterable[Tensor]) -> Tensor:
-    """The Frobenius norm of ∂loss/∂W for each W of `parameters`: (number of parameters,). The graph is kept."""
+    """The Frobenius norms of ∂loss/∂W for each W of `parameters`: (number of parameters,).
+
+    The graph is kept.
+    """
     gradients = torch.autograd.grad(loss, list(parameters), retain_graph=True)
     return torch.stack([gradient.norm() for gradient in gradients])

@@ -1,4 +1,4 @@
-"""Effective rank (MGT eq. 8): how many directions a set of vectors really uses, as a share of all it could use."""
+"""Effective rank (MGT eq. 8): the share of all directions that a set of vectors really uses."""
 
 import torch
 from torch import Tensor
@@ -9,8 +9,8 @@ def effective_rank(x: Tensor, center: bool = False) -> Tensor:
 
     Arguments:
         x: (..., S, D), S vectors of D features.
-        center: subtract the mean vector first. The definition in the paper does not; a common mean then
-            looks like a collapse (the book's first chapter shows it).
+        center: whether to subtract the mean vector first. The definition in the paper doesn't; a
+            common mean then looks like a collapse (the book's first chapter shows it).
     Returns: (...). 1 when all singular values are equal, 1 / min(S, D) for rank one.
     Raises: ValueError when x is zero, or becomes zero by centring.
     """
@@ -20,6 +20,7 @@ def effective_rank(x: Tensor, center: bool = False) -> Tensor:
     sigma = torch.linalg.svdvals(x)
     total = sigma.sum(-1, keepdim=True)
     if not (total > 0).all():
-        raise ValueError("x must not be zero" + (" after centring" if center else "") + ": its rank has no share")
+        after = " after centring" if center else ""
+        raise ValueError(f"x must not be zero{after}: its rank has no share")
     p = sigma / total
     return torch.exp(torch.special.entr(p).sum(-1)) / min(x.shape[-2:])

@@ -1,4 +1,4 @@
-"""What can a linear map read in a state? The share of labels that ridge regression recovers where it wasn't fitted."""
+"""What can a linear map read from a state? Ridge regression, tested where it wasn't fitted."""
 
 import torch
 import torch.nn.functional as F
@@ -6,18 +6,23 @@ from torch import Tensor
 
 
 def linear_readout(x: Tensor, labels: Tensor, ridge: float = 1e-2) -> Tensor:
-    """Scalar: the share of right labels in the second half, read by the least-squares map of the first half.
+    """The share of correct labels in the second half, read by the first half's least-squares map.
 
-        W = (Xᵀ X + ridge · λ I)⁻¹ Xᵀ Y,   X centred, λ the mean of XᵀX's eigenvalues, Y a column for each label
+        W = (Xᵀ X + ridge · λ I)⁻¹ Xᵀ Y
+
+    X is centred, λ is the mean eigenvalue of XᵀX, and Y has one column per label.
 
     Arguments:
         x: (N, D).
-        labels: (N,), int64, at most N/2 of them different; of independent uniform ones among V, chance is 1/V.
-        ridge: relative to the size of x, so that a state and its multiple read alike.
+        labels: (N,), int64, at most N/2 different ones. For independent uniform labels among V,
+            chance is 1/V.
+        ridge: relative to the size of x, so that a state and its multiples give the same result.
+    Returns: a scalar.
     Raises: ValueError for shapes that don't fit.
     """
     if x.ndim != 2 or labels.shape != x.shape[:1]:
-        raise ValueError(f"x must be (N, D) and labels (N,), got shapes {tuple(x.shape)} and {tuple(labels.shape)}")
+        raise ValueError("x must be (N, D) and labels (N,), "
+                         f"got shapes {tuple(x.shape)} and {tuple(labels.shape)}")
     half = len(x) // 2
     x = (x - x[:half].mean(0)).double()
     X, Y = x[:half], F.one_hot(labels)[:half].double()

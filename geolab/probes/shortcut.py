@@ -1,4 +1,4 @@
-"""What the residuals of a trained network do at a batch, layer by layer, as tensors that probes take.
+"""What the residuals of a network do at a batch, layer by layer, as tensors that probes take.
 
     layers = operators_by_layer(model, x)
     gain = composite_gain(torch.stack([layer.mix for layer in layers]))
@@ -15,28 +15,60 @@ from geolab.operators import delta_shortcut
 from geolab.probes.depth import states
 
 
+class StepAlone(NamedTuple):
+    """What stands for a residual that declares no coefficients: its step at a state.
+
+    Like a tuple without fields, it is false.
+    """
+
+    residual: nn.Module
+    state: Tensor          # (B, T, ...)
+
+    def __bool__(self) -> bool:
+        return False
+
+    @property
+    @torch.enable_grad()
+    def shortcut(self) -> Tensor:
+        """The Jacobian of the step with the sublayer's output held at zero, (B, T, m, m).
+
+        It is ∂ new state / ∂ state of each token, both flattened to m numbers, where the token is a
+        sequence by itself. For a residual that is linear in the state, this is the matrix that
+        multiplies the state. Otherwise it contains the derivative of the coefficients too; a
+        residual that declares them in `coefficients` doesn't need this form.
+        """
+        tokens = self.state.detach().flatten(0, 1).unsqueeze(1).requires_grad_()  # (B T, 1, ...)
+        new = self.residual(tokens, lambda x: 0 * x).flatten(1)                   # (B T, m)
+        rows = [torch.autograd.grad(column.sum(), tokens, retain_graph=True)[0].flatten(1)
+                for column in new.unbind(1)]
+        return torch.stack(rows, dim=1).unflatten(0, self.state.shape[:2])
+
+
 @torch.no_grad()
 def operators_by_layer(model: nn.Module, x: Tensor) -> list[NamedTuple]:
-    """What each sublayer's residual computes from its state, by name, without gradients.
+    """The coefficients that each sublayer's residual computes from its state, without gradients.
 
     Arguments:
         model: a Transformer, or a ContinuousModel or TokenModel around one.
         x: an input of the model.
-    Returns: one named tuple a sublayer; `()` for a residual that computes nothing, as the additive one.
+    Returns: one named tuple per sublayer; a `StepAlone`, which is false, for a residual without
+        coefficients, such as the additive one.
     """
     layers = getattr(model, "trunk", model).layers
-    return [layer.residual.observe(state, layer.sublayer) for layer, state in zip(layers, states(model, layers, x))]
+    return [layer.residual.observe(state, layer.sublayer) or StepAlone(layer.residual, state)
+            for layer, state in zip(layers, states(model, layers, x)[:-1], strict=True)]
 
 
 def shortcut_matrix(operator: NamedTuple) -> Tensor:
-    """The matrix M that the shortcut multiplies a token's state by, its coefficients held.
+    """The matrix M that the shortcut multiplies a token's state by, with its coefficients held.
 
     Arguments:
-        operator: an entry of `operators_by_layer`. M is its property `shortcut`, or else its field `mix`, or I − β k kᵀ of its
-            fields `direction` and `beta`.
-    Returns: (B, T, m, m), B and T 1 where one M serves all. A token's state, flattened, is multiplied by M ⊗ I. m is n for n
-        streams, whose features all meet the same matrix; D for the delta operators, whose value channels do, and for MGT's
-        diagonal; and 1 for a residual that leaves the state as it is.
+        operator: an entry of `operators_by_layer`. M is its property `shortcut`, or else its field
+            `mix`, or I − β k kᵀ of its fields `direction` and `beta`.
+    Returns: (B, T, m, m); B and T are 1 where one M serves all. A token's state, flattened, is
+        multiplied by M ⊗ I. m is n for n streams, whose features all meet the same matrix; D for
+        the delta operators, whose value channels do, and for MGT's diagonal; 1 for an identity that
+        a residual declares; and the size of the state for a `StepAlone`.
     Raises: ValueError for another operator.
     """
     if hasattr(operator, "shortcut"):
@@ -48,4 +80,5 @@ def shortcut_matrix(operator: NamedTuple) -> Tensor:
         k = operator.direction
         identity = torch.eye(k.shape[-1]).to(k).expand(*k.shape, -1)
         return delta_shortcut(identity, k, operator.beta)
-    raise ValueError(f"operator must have a shortcut, or the field mix, or direction and beta, got {', '.join(fields) or 'none'}")
+    raise ValueError("operator must have a shortcut, or the field mix, or direction and beta, "
+                     f"got {', '.join(fields) or 'none'}")

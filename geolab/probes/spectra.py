@@ -1,4 +1,4 @@
-"""Eigenvalues, singular values and determinant of a linear map, and the Jacobian that makes any map linear."""
+"""Eigenvalues, singular values and determinant of a linear map, and any map's Jacobian."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Spectrum(NamedTuple):
-    """Of a square matrix, or of a batch of them."""
+    """The spectrum of a square matrix, or of each one of a batch."""
 
     eigenvalues: Tensor       # (..., d), complex
     singular_values: Tensor   # (..., d), largest first
@@ -16,14 +16,16 @@ class Spectrum(NamedTuple):
 
 
 def spectrum(matrix: Tensor) -> Spectrum:
-    """The spectrum of (..., d, d) matrices, computed in float64 whatever comes in.
+    """The spectrum of (..., d, d) matrices, computed in float64 for every dtype.
 
     Raises: ValueError when the last two axes differ.
     """
     if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2]:
-        raise ValueError(f"matrix must be square in its last two axes, got shape {tuple(matrix.shape)}")
+        raise ValueError("matrix must be square in its last two axes, "
+                         f"got shape {tuple(matrix.shape)}")
     matrix = matrix.detach().double()
-    return Spectrum(torch.linalg.eigvals(matrix), torch.linalg.svdvals(matrix), torch.linalg.det(matrix))
+    return Spectrum(torch.linalg.eigvals(matrix), torch.linalg.svdvals(matrix),
+                    torch.linalg.det(matrix))
 
 
 def jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

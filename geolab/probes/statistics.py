@@ -8,24 +8,27 @@ from torch import Tensor
 
 
 class Statistics(NamedTuple):
-    """Of all numbers of a layer. Each field is (L,)."""
+    """Statistics of all numbers of each of L layers. Each field is (L,)."""
 
     mean: Tensor
     std: Tensor        # of the numbers themselves, not an estimate: 0 for a single one
     smallest: Tensor
     largest: Tensor
-    below: Tensor      # share below the threshold
+    below: Tensor      # the share below the threshold
 
 
 def statistics_by_layer(values: Iterable[Tensor], threshold: float) -> Statistics:
-    """Statistics of each tensor of `values`, one a layer and of any shape, over all its numbers.
+    """Statistics over all numbers of each tensor of `values`: one tensor of any shape per layer.
 
     Arguments:
-        threshold: where the operator changes its kind. MGT counts β < 0; a gate goes over at ½; with β > 1 the delta
-            operator reverses the component along k, with β < 1 it keeps its sign.
+        threshold: where the operator changes its kind. MGT counts β < 0; a gate changes sides at ½;
+            the delta operator reverses the component along k for β > 1 and keeps its sign for
+            β < 1.
+    Raises: ValueError for no layers.
     """
-    rows = [torch.stack([v.mean(), v.std(correction=0), v.min(), v.max(), (v < threshold).double().mean()])
+    rows = [torch.stack([v.mean(), v.std(correction=0), v.min(), v.max(),
+                         (v < threshold).double().mean()])
             for v in (value.detach().double() for value in values)]
     if not rows:
-        raise ValueError("values must hold at least one layer")
+        raise ValueError("values must contain at least one layer")
     return Statistics(*torch.stack(rows, dim=1))

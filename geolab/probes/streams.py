@@ -1,4 +1,4 @@
-"""What a stack of mixing matrices does to n streams: the gain of its products, and how much of the streams' differences is left.
+"""What a stack of mixing matrices does to n streams: its gain, and what is left of differences.
 
 Legend: L layers, ... any axes between (batch, position), n streams.
 """
@@ -19,10 +19,12 @@ class Gain(NamedTuple):
 def composite_gain(matrices: Tensor) -> Gain:
     """The gain of the stack from layer l to its end, averaged over tokens (mHC, section 3.1).
 
-    Entry 0 is the whole stack's, entry L − 1 the last layer's alone. Both are 1 for doubly stochastic matrices of any number.
+    Entry 0 is the gain of the whole stack, entry L − 1 that of the last layer alone. Both gains are
+    1 for any number of doubly stochastic matrices.
 
     Arguments:
         matrices: (L, ..., n, n), the residual mixing matrices in the order in which they act.
+    Raises: ValueError for another shape.
     """
     product, forward, backward = None, [], []
     for matrix in _layers(matrices).flip(0):
@@ -33,21 +35,22 @@ def composite_gain(matrices: Tensor) -> Gain:
 
 
 def stream_consensus(matrices: Tensor) -> Tensor:
-    """σ₂ through depth: the most that H_l ⋯ H_1 leaves of a difference between streams, as a share of it.
+    """σ₂ through depth: the largest share of a difference between streams that H_l ⋯ H_1 leaves.
 
-    The difference is a vector that sums to zero over the streams; what the product adds to their mean doesn't count. For
-    doubly stochastic matrices this is the second singular value of the product. 1: a difference survives; 0: all
-    streams are equal but for what sublayers write.
+    The difference is a vector that sums to zero over the streams; what the product adds to their
+    mean doesn't count. For doubly stochastic matrices this is the second singular value of the
+    product. At 1 a difference survives; at 0 all streams are equal, except for what sublayers
+    write.
 
     Arguments:
         matrices: (L, ..., n, n), n at least 2, in the order in which they act.
     Returns: (L, ...).
-    Raises: ValueError for a single stream.
+    Raises: ValueError for another shape, or a single stream.
     """
     matrices = _layers(matrices)
     n = matrices.shape[-1]
     if n < 2:
-        raise ValueError("matrices must mix at least 2 streams: one has no difference")
+        raise ValueError("matrices must mix at least 2 streams: one stream has no difference")
     centre = torch.eye(n).to(matrices) - 1 / n
     product, shares = centre, []
     for matrix in matrices:

@@ -1,14 +1,17 @@
-"""Residual connections: what replaces x + F(x). A new one is one file, one import and one line of REGISTRY."""
+"""Residual connections: what replaces x + F(x).
+
+A new one is one file, one import and one line of REGISTRY.
+"""
 
 import inspect
 
 from geolab.residuals.additive import Additive
-from geolab.residuals.base import Residual, Sublayer
+from geolab.residuals.base import Normed, Residual, Sublayer
 from geolab.residuals.benchmark import BenchmarkDelta, BenchmarkJPmHC, BenchmarkMHC
 from geolab.residuals.delta import Delta
 from geolab.residuals.delta_matrix import DeltaMatrix
-from geolab.residuals.emhc import Cayley, Exact, Geodesic, Hybrid, Stream
-from geolab.residuals.emhc_mixer import Mixer
+from geolab.residuals.emhc import Cayley, Exact, Geodesic, Hybrid
+from geolab.residuals.emhc_stream import Mixer, Stream
 from geolab.residuals.hyper import HyperConnections
 from geolab.residuals.jpmhc import JPmHC
 from geolab.residuals.mgt import MGT
@@ -33,46 +36,53 @@ REGISTRY: dict[str, type[Residual]] = {
     "benchmark-jpmhc": BenchmarkJPmHC,
 }
 
-_PLACE = ("self", "width", "index", "count")  # what a constructor is told of its place: no options
+_PLACE = ("self", "width", "index", "count")  # no options: where the residual stands
+
+__all__ = ["MGT", "MHC", "REGISTRY", "Additive", "BenchmarkDelta", "BenchmarkJPmHC",
+           "BenchmarkMHC", "Cayley", "Delta", "DeltaMatrix", "Exact", "Geodesic", "Hybrid",
+           "HyperConnections", "JPmHC", "Mixer", "Normed", "Residual", "Stream", "Sublayer",
+           "make_residual"]
 
 
-def make_residual(residual: str | type[Residual], width: int, **options) -> Residual:
+def make_residual(residual: str | type[Residual], width: int, index: int = 0, count: int = 1,
+                  **options) -> Residual:
     """A residual by its registered name, or by its class.
 
-    Raises: ValueError for an unknown name; TypeError for an option that the residual does not have.
+    Its attribute `options` keeps the options, sorted by name. A checkpoint knows the model by them,
+    including those that only set the start.
+
+    Arguments:
+        residual: a name in REGISTRY, or a class.
+        width, index, count: as for `Residual`.
+        options: those of the residual's constructor.
+    Raises: ValueError for an unknown name; TypeError for an option that the residual doesn't have.
     """
     if isinstance(residual, str) and residual not in REGISTRY:
         raise ValueError(f"unknown residual {residual!r}; known: {', '.join(sorted(REGISTRY))}")
     make = REGISTRY[residual] if isinstance(residual, str) else residual
-    try:
-        return make(width, **options)
-    except TypeError as error:
-        known = _options(make)
-        unknown = [option for option in options if option not in {*known, *_PLACE}]
-        if not unknown:
-            raise
+    known = _options(make)
+    unknown = [option for option in options if option not in known]
+    if unknown:
         name = residual if isinstance(residual, str) else residual.__name__
         raise TypeError(f"residual {name!r} has no option {', '.join(map(repr, unknown))}; "
-                        f"its options: {', '.join(known) or 'none'}") from error
+                        f"its options: {', '.join(known) or 'none'}")
+    made = make(width, index=index, count=count, **options)
+    made.options = dict(sorted(options.items()))
+    return made
 
 
 def _options(residual: type[Residual]) -> list[str]:
-    """What the constructor of a residual can be told by name, and, where it hands options on, that of its base class.
+    """The options of a residual's constructor, with those of the classes that it hands them to.
 
-    An option without a default is left out there: the residual gives it itself, as `Delta` gives its one channel.
+    An inherited option without a default isn't one of them: the residual gives it itself.
     """
-    names = []
+    names: dict[str, None] = {}
     for owner in residual.__mro__:
-        if "__init__" not in vars(owner):
-            continue
-        given = inspect.signature(owner.__init__).parameters.values()
-        names += [p.name for p in given if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name not in _PLACE
-                  and (owner is residual or p.default is not p.empty)]
-        if all(p.kind is not p.VAR_KEYWORD for p in given):
-            break
-    return list(dict.fromkeys(names))
-
-
-__all__ = ["MGT", "MHC", "REGISTRY", "Additive", "BenchmarkDelta", "BenchmarkJPmHC", "BenchmarkMHC",
-           "Cayley", "Delta", "DeltaMatrix", "Exact", "Geodesic", "Hybrid", "HyperConnections", "JPmHC",
-           "Mixer", "Residual", "Stream", "Sublayer", "make_residual"]
+        if "__init__" in vars(owner):
+            given = inspect.signature(owner.__init__).parameters.values()
+            names |= {p.name: None for p in given if p.name not in _PLACE
+                      and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+                      and (owner is residual or p.default is not p.empty)}
+            if all(p.kind is not p.VAR_KEYWORD for p in given):
+                break
+    return list(names)

@@ -1,40 +1,52 @@
 """What every residual is: a state, and a step of that state around one sublayer.
 
+    a sublayer is x -> F(norm x); the plain residual is x ← x + F(norm x)
+
 Legend: B batch, T positions, D model width.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-Sublayer = Callable[[Tensor], Tensor]  # (B, T, D) -> (B, T, D): F(norm(x)), or F(x) where the norm comes after
+Sublayer = Callable[[Tensor], Tensor]  # (B, T, D) -> (B, T, D)
 
 
 class Residual(nn.Module, ABC):
     """The connection around one sublayer. The plain one is state + sublayer(state).
 
-    A single-stream residual keeps its state as (B, T, D) and overrides `forward` alone. One with a wider state
-    says in `expand` how the state starts and in `reduce` how it is read. The network calls `expand` on its first
-    residual and `reduce` on its last, once each.
+    A residual with a single stream keeps its state as (B, T, D) and overrides `forward` alone.
+    A residual with a wider state also defines `expand`, which makes the first state, and `reduce`,
+    which reads the last one. The network calls `expand` on its first residual and `reduce` on its
+    last one, once each.
 
-    A residual holds parameters and no tensors of a batch: what it computes, it returns.
+    A residual holds parameters and options, but no tensors of a batch: it returns what it computes.
+    Options are keyword arguments of its constructor.
 
     Arguments:
         width: D.
-        index, count: which sublayer of the network this one is, from 0, and how many there are.
+        index: the place of this sublayer in the network, from 0.
+        count: how many sublayers the network has.
+    Attributes:
+        first, last: whether this sublayer is the first or the last one of the network. Parameters
+            that `expand` or `reduce` needs exist only there.
+        options: the options that `make_residual` was given, by name.
     """
 
-    reach = 1       # how many positions its own convolutions read, the present one included
-    leaks = False   # whether an output depends on inputs that come after it, as some are published
-    spectrum = ""   # in words, of what the state is multiplied by while all that is computed from it is held
+    reach = 1       # how many positions its own convolutions read, including the present one
+    leaks = False   # whether an output depends on later inputs, as in some published forms
+    spectrum = ""   # eigenvalues of what multiplies the state, with all coefficients held fixed
 
     def __init__(self, width: int, index: int = 0, count: int = 1):
         super().__init__()
         self.width, self.first, self.last = width, index == 0, index == count - 1
-        self.before: Tensor | None = None  # (D, D) maps around F, where a residual has them, for the sublayer to apply:
-        self.after: Tensor | None = None   # after F(before norm x)
+        self.options: dict[str, object] = {}
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
 
     def expand(self, x: Tensor) -> Tensor:
         """(B, T, D) -> state, at the network's entry."""
@@ -45,9 +57,50 @@ class Residual(nn.Module, ABC):
         """state -> state, through one sublayer."""
 
     def observe(self, state: Tensor, sublayer: Sublayer) -> tuple:
-        """What this step computes from a state, as a named tuple: for the probes. Empty where there is nothing."""
+        """The coefficients of this step as a named tuple, for the probes; () where it has none."""
         return self.coefficients(state) if hasattr(self, "coefficients") else ()
 
     def reduce(self, state: Tensor) -> Tensor:
         """state -> (B, T, D), at the network's exit."""
         return state
+
+
+@dataclass(frozen=True)
+class Normed:
+    """The sublayer x -> F(norm x), in two parts, for a residual that puts a map between them.
+
+    Arguments:
+        f: F, (B, T, D) -> (B, T, D).
+        norm: the norm in front of F, or None for no norm.
+        fused: whether F also takes the two maps of `between` as `f(x, before, after)`, because it
+            can multiply them into its own matrices.
+    """
+
+    f: Callable[..., Tensor]
+    norm: Callable[[Tensor], Tensor] | None = None
+    fused: bool = False
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.f(x if self.norm is None else self.norm(x))
+
+    def between(self, x: Tensor, before: Tensor, after: Tensor) -> Tensor:
+        """after F(before norm x), with (D, D) matrices `before` and `after`."""
+        x = x if self.norm is None else self.norm(x)
+        if self.fused:
+            return self.f(x, before, after)
+        return F.linear(self.f(F.linear(x, before)), after)
+
+
+def between(sublayer: Sublayer, x: Tensor, before: Tensor, after: Tensor) -> Tensor:
+    """after F(before norm x), where the sublayer is x -> F(norm x).
+
+    A plain function doesn't say what its norm is, so all of it counts as F: the result is
+    after F(before x). `Normed(F, norm)` is the sublayer that says it.
+
+    Arguments:
+        x: (B, T, D).
+        before, after: (D, D) matrices.
+    Returns: (B, T, D).
+    """
+    sublayer = sublayer if isinstance(sublayer, Normed) else Normed(sublayer)
+    return sublayer.between(x, before, after)

@@ -1,14 +1,17 @@
-"""x ← x + β (v − kᵀx) k, the delta residual with one value channel (DDL eq. 3.1).
+"""x ← x + β (v − kᵀx) k: the delta residual with one value channel (DDL eq. 3.1).
 
-Nothing is added to the shortcut but along k: each sublayer moves the state on one line a token.
-In the k-Map the sublayer gives the direction k, and a linear map of the state the value v;
-in the v-Map the sublayer gives the value, and a small branch the direction (DDL section 4.1).
+The shortcut changes along k only: each sublayer moves each token's state on one line. In the k-Map
+the sublayer gives the direction k, and a linear map of the state the value v; in the v-Map the
+sublayer gives the value, and a small branch the direction (DDL section 4.1).
 
-`DeltaRule` holds the generators of k, v and β, for any number of value channels; `DeltaMatrix` shares them.
+`DeltaRule` holds the generators of k, v and β for any number of value channels; `DeltaMatrix`
+shares them.
+
 Legend: B batch, T positions, D model width, d_v value channels.
 """
 
 import math
+from abc import abstractmethod
 from typing import NamedTuple
 
 import torch
@@ -23,12 +26,12 @@ VALUES = {
     "sigmoid": lambda logit: torch.sigmoid(logit),           # the paper, section 4.1
     "sigmoid4": lambda logit: 4 * torch.sigmoid(logit),      # the published code
     "linear": lambda logit: logit,                           # the paper, section 4.2
-    "normed-linear": lambda logit: logit,                    # the paper's later version: reads the normalised input
+    "normed-linear": lambda logit: logit,                    # a later version: of the normed input
     "constant": lambda logit: torch.full_like(logit, 2.0),   # an option of the published code
 }
 
 
-class Coefficients(NamedTuple):
+class DeltaCoefficients(NamedTuple):
     """What a delta residual computes from a state."""
 
     direction: Tensor   # k: (B, T, D), unit vectors
@@ -36,7 +39,7 @@ class Coefficients(NamedTuple):
     beta: Tensor        # β: (B, T)
 
 
-class WriteOnly(Coefficients):
+class WriteOnly(DeltaCoefficients):
     """The same where nothing is erased."""
 
     @property
@@ -46,37 +49,40 @@ class WriteOnly(Coefficients):
 
 
 class DeltaRule(Residual):
-    """The generators of k, v and β from a vector a token.
+    """The delta update with generated k, v and β, for any number of value channels.
 
     Arguments:
         width: D.
         channels: d_v, the numbers in v.
         map: "k" (the sublayer gives the direction) or "v" (it gives the value).
-        gate: how β = 2σ(·) reads the normalised input: "linear", or "mlp" (one tanh layer of 128, as the code offers).
-        beta_init: β at initialisation, in (0, 2). The published code's configuration takes 1, a projection.
+        gate: how β = 2σ(·) reads the normalised input: "linear", or "mlp" (one tanh layer of 128
+            features, an option of the published code).
+        beta_init: β at the start, in (0, 2). The published code's configuration takes 1, a
+            projection.
         beta_fixed: a number in [0, 2] freezes β, which then has no parameters; None learns it.
-        value: how v is read, one of VALUES. The k-Map reads the input; the v-Map reads the sublayer's output, by "sigmoid",
-            "sigmoid4" or "linear".
+        value: how v is read, one of VALUES. The k-Map reads the input; the v-Map reads the
+            sublayer's output, by "sigmoid", "sigmoid4" or "linear".
         eps: the guard of the direction's normalisation.
-        norm_eps: of the norm that β reads through. None is the dtype's own; the published code takes 1e-5.
-        erase: False leaves out the erasure. A control; the papers have none.
+        norm_eps: the guard of the norm through which β reads. None is the dtype's own; the
+            published code takes 1e-5.
+        erase: False leaves out the erasure. This is a control that the papers don't have.
     Raises: ValueError for an unknown option, or a number outside its range.
     """
 
     spectrum = "1, and 1 − β along k"
 
-    def __init__(self, width: int, index: int, count: int, *, channels: int, map: str = "k", gate: str = "linear",
-                 beta_init: float = 1.0, beta_fixed: float | None = None, value: str = "sigmoid4", eps: float = 1e-5,
-                 norm_eps: float | None = None, erase: bool = True):
+    def __init__(self, width: int, index: int, count: int, *, channels: int, map: str = "k",
+                 gate: str = "linear", beta_init: float = 1.0, beta_fixed: float | None = None,
+                 value: str = "sigmoid4", eps: float = 1e-5, norm_eps: float | None = None,
+                 erase: bool = True):
         super().__init__(width, index, count)
         require_option("map", map, ("k", "v"))
         require_option("gate", gate, ("linear", "mlp"))
         require_option("value", value, VALUES)
         require_option("erase", erase, (True, False))
-        if map == "v" and value == "constant":
-            raise ValueError("value='constant' leaves the v-Map nothing to read: its value is the sublayer's output")
-        if map == "v" and value == "normed-linear":
-            raise ValueError("value='normed-linear' reads the normalised input, the v-Map the sublayer's output: use 'linear'")
+        if map == "v" and value in ("constant", "normed-linear"):
+            raise ValueError(f"value={value!r} can't be read from the sublayer's output, "
+                             "as map='v' does: use 'linear', 'sigmoid' or 'sigmoid4'")
         require_number("beta_init", beta_init, 0, 2, strict=True)
         require_number("eps", eps, 0)
         if beta_fixed is not None:
@@ -84,9 +90,9 @@ class DeltaRule(Residual):
         if norm_eps is not None:
             require_number("norm_eps", norm_eps, 0)
         self.channels, self.map, self.value, self.beta_fixed = channels, map, value, beta_fixed
-        self.eps, self.norm_eps, self.erase = eps, norm_eps, erase
+        self.eps, self.norm_eps, self.erase, self.normalize = eps, norm_eps, erase, True
         if beta_fixed is None:
-            self.beta_head = _gate_head(gate, width, beta_init)
+            self.beta_head = _beta_head(gate, width, beta_init)
         if value != "constant":
             self.value_head = nn.Linear(width, channels)
             _init_linear(self.value_head, width)
@@ -96,12 +102,28 @@ class DeltaRule(Residual):
             for layer in self.direction_head[::2]:
                 _init_linear(layer, width)
 
-    def extra_repr(self) -> str:
-        return f"map={self.map!r}, value={self.value!r}, beta_fixed={self.beta_fixed}, eps={self.eps}"
+    @abstractmethod
+    def read(self, state: Tensor) -> Tensor:
+        """What the sublayer and the generators read of a state: (B, T, D)."""
+
+    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
+        direction, value, beta = self.generate(self.read(state), sublayer)
+        eps = self.eps if self.normalize else None
+        return delta_update(state, direction, value, beta, self.erase, eps)
+
+    def coefficients(self, x: Tensor, sublayer: Sublayer) -> DeltaCoefficients:
+        """k, v and β at x (B, T, D), which is what `read` gives."""
+        direction, value, beta = self.generate(x, sublayer)
+        if self.normalize:
+            direction = unit_direction(direction, self.eps)
+        return (DeltaCoefficients if self.erase else WriteOnly)(direction, value, beta)
+
+    def observe(self, state: Tensor, sublayer: Sublayer) -> DeltaCoefficients:
+        return self.coefficients(self.read(state), sublayer)
 
     def generate(self, x: Tensor, sublayer: Sublayer) -> tuple[Tensor, Tensor, Tensor]:
-        """k before its normalisation (B, T, D), v (B, T, d_v) and β (B, T), from x (B, T, D)."""
-        # rms-norm without a weight: the sublayer's norm weight is absorbed by the linear maps that follow
+        """As `coefficients`, but k before its normalisation."""
+        # rms-norm without a weight: the linear maps that follow would absorb it
         context = F.rms_norm(x, (self.width,), eps=self.norm_eps)
         h = sublayer(x)
         if self.map == "k":
@@ -111,8 +133,12 @@ class DeltaRule(Residual):
         return direction, self._value(source), self._beta(context)
 
     def _value(self, source: Tensor) -> Tensor:
-        logit = source[..., :1].expand(*source.shape[:-1], self.channels) if self.value == "constant" else self.value_head(source)
-        return VALUES[self.value](logit)
+        if self.value == "constant":
+            logit = source[..., :1].expand(*source.shape[:-1], self.channels)
+        else:
+            logit = self.value_head(source)
+        value = VALUES[self.value](logit)
+        return value.squeeze(-1) if self.channels == 1 else value
 
     def _beta(self, context: Tensor) -> Tensor:
         if self.beta_fixed is not None:
@@ -124,42 +150,24 @@ class Delta(DeltaRule):
     """Delta residual, d_v = 1. With erase=False it is x + β v k.
 
     Arguments:
-        rule: those of `DeltaRule`, but channels.
-    Raises: ValueError for channels, which are `DeltaMatrix`'s.
+        rule: the options of `DeltaRule`, except channels.
     """
 
     def __init__(self, width: int, index: int = 0, count: int = 1, **rule):
-        if "channels" in rule:
-            raise ValueError(f"the residual 'delta' has one value channel, got channels={rule['channels']}; "
-                             "'delta-matrix' takes channels")
         super().__init__(width, index, count, channels=1, **rule)
 
-    def extra_repr(self) -> str:
-        norm_eps = "" if self.norm_eps is None else f", norm_eps={self.norm_eps}"  # checkpoints know a model by this text
-        return f"erase={self.erase}, {super().extra_repr()}{norm_eps}"
-
-    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        direction, value, beta = self.generate(state, sublayer)
-        return delta_update(state, direction, value.squeeze(-1), beta, erase=self.erase, eps=self.eps)
-
-    def coefficients(self, state: Tensor, sublayer: Sublayer) -> Coefficients:
-        """k (B, T, D), v (B, T) and β (B, T) at a state (B, T, D)."""
-        direction, value, beta = self.generate(state, sublayer)
-        found = Coefficients if self.erase else WriteOnly
-        return found(unit_direction(direction, self.eps), value.squeeze(-1), beta)
-
-    def observe(self, state: Tensor, sublayer: Sublayer) -> Coefficients:
-        return self.coefficients(state, sublayer)
+    def read(self, state: Tensor) -> Tensor:
+        return state
 
 
-def _gate_head(gate: str, width: int, beta_init: float) -> nn.Module:
+def _beta_head(gate: str, width: int, beta_init: float) -> nn.Module:
     last = nn.Linear(width if gate == "linear" else 128, 1)
-    head = last if gate == "linear" else nn.Sequential(nn.Linear(width, 128, bias=False), nn.Tanh(), last)
-    for layer in [last] if gate == "linear" else [head[0], last]:
+    first = [] if gate == "linear" else [nn.Linear(width, 128, bias=False), nn.Tanh()]
+    for layer in [*first[:1], last]:
         _init_linear(layer, width)
     with torch.no_grad():
         last.bias.fill_(math.log(beta_init / (2 - beta_init)))
-    return head
+    return nn.Sequential(*first, last) if first else last
 
 
 def _init_linear(layer: nn.Linear, width: int) -> None:

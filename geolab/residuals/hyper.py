@@ -1,11 +1,12 @@
 """x ← Aᵀx + b ⊗ F(norm aᵀx), with a, b and A free: hyper-connections (Zhu et al. 2025, section 2).
 
-Nothing bounds A. The network starts as the plain pre-norm one (a = e_k, b = 1, A = I, where sublayer k reads stream k mod n), so a
-gain that grows through depth is learned, not given. In the dynamic form each stream adds to its own row of the table
-[b | a | A] what a small linear map reads from it.
+Nothing bounds A. The network starts as the plain pre-norm one: a = e_k, b = 1 and A = I, where
+sublayer k reads stream k mod n. So a gain that grows with depth is learned, not given. In the
+dynamic form each stream adds to its own row of the table [b | a | A] what a small linear map reads
+from it.
 
-The paper also multiplies the initial standard deviation of each sublayer's last matrix by √n. The residual doesn't touch the
-backbone: that is `output_std` of its configuration.
+The paper also multiplies the initial standard deviation of each sublayer's last matrix by √n. That
+belongs to the backbone: it is `output_std` of its configuration.
 
 Legend: B batch, T positions, D width, n streams.
 """
@@ -15,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_option
-from geolab.residuals.streams import Coefficients, Streams
+from geolab.residuals.streams import StreamCoefficients, Streams
 
 
 class HyperConnections(Streams):
@@ -24,38 +25,39 @@ class HyperConnections(Streams):
     Arguments:
         width: D.
         streams: n. The paper finds 4 good, and 1 worse than the plain residual.
-        dynamic: generate a, b and A for each token (the paper's DHC) instead of one for all (SHC).
-        tanh: bound what is generated, before a learned scale that starts at 0.01. The paper has both forms. The scale gets its
-            first gradient at step 1: at step 0 what it multiplies is zero.
+        dynamic: True generates a, b and A for each token (the paper's DHC); False learns one set
+            for all tokens (SHC).
+        tanh: whether to bound what is generated, before a learned scale that starts at 0.01. The
+            paper has both forms. The scale gets its first gradient at step 1, because it
+            multiplies zeros at step 0.
     """
 
     spectrum = "free"
 
-    def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4, dynamic: bool = True, tanh: bool = True):
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4,
+                 dynamic: bool = True, tanh: bool = True):
         super().__init__(width, index, count, streams=streams)
         require_option("dynamic", dynamic, (True, False))
         require_option("tanh", tanh, (True, False))
         self.dynamic, self.tanh = dynamic, tanh
         read = torch.eye(streams)[index % streams]
         table = torch.cat([torch.ones(streams, 1), read.unsqueeze(-1), torch.eye(streams)], dim=-1)
-        self.static = nn.Parameter(table.flatten())  # one axis: the paper decays no static weight, nor does `fit` a vector
+        # one axis: the paper decays no static weight, nor does `fit` decay a vector
+        self.static = nn.Parameter(table.flatten())
         if dynamic:
             self.generate = nn.Linear(width, streams + 2, bias=False)
             nn.init.zeros_(self.generate.weight)
             self.scale = nn.Parameter(torch.full((2,), 0.01))  # of b, and of a and A
 
-    def extra_repr(self) -> str:
-        return f"streams={self.streams}, dynamic={self.dynamic}, tanh={self.tanh}"
-
-    def coefficients(self, state: Tensor) -> Coefficients:
-        table = self.static.view(self.streams, -1).expand(*state.shape[:-1], -1)          # (B, T, n, n + 2)
+    def coefficients(self, state: Tensor) -> StreamCoefficients:
+        table = self.static.view(self.streams, -1).expand(*state.shape[:-1], -1)  # (B, T, n, n + 2)
         if self.dynamic:
             # layer-norm without a weight: the linear map absorbs it
             numbers = self.generate(F.layer_norm(state, (self.width,)))
             scale = torch.cat([self.scale[:1], self.scale[1:].expand(self.streams + 1)])
             table = table + scale * (numbers.tanh() if self.tanh else numbers)
         write, read, rows = table.split([1, 1, self.streams], dim=-1)
-        return Coefficients(read.squeeze(-1), write.squeeze(-1), rows.transpose(-2, -1))
+        return StreamCoefficients(read.squeeze(-1), write.squeeze(-1), rows.transpose(-2, -1))
 
     def reduce(self, state: Tensor) -> Tensor:
         return self.streams * super().reduce(state)

@@ -1,16 +1,18 @@
 """x ← Y x + s b ⊗ F(norm aᵀx), with Y orthogonal, or nearly: JPmHC (Sengupta et al. 2026).
 
-Y is a Cayley transform of the skew part W of a generated matrix. The paper iterates for it, Y ← I + (α/2) W (I + Y) from
-Y = I + αW, twice: orthogonal up to the fourth power of (α/2) W, hence for small generators. For four streams there
-is a closed form of the limit, exact at any size. a is the column mean of a row-wise softmax and b the row sums of
-a column-wise one, so Σ aᵢ = 1 and Σ bᵢ = n. At the zero start of the generators a = 1/n, b = 1, Y = I.
+Y is a Cayley transform of the skew part W of a generated matrix. The paper computes it by the
+iteration Y ← I + (α/2) W (I + Y) from Y = I + αW, twice: this is orthogonal up to the fourth power
+of (α/2) W, hence good for small generators. For four streams a closed form of the limit is exact
+at any size. a is the column mean of a row-wise softmax and b the row sums of a column-wise one, so
+Σ aᵢ = 1 and Σ bᵢ = n. With all generators at zero, a = 1/n, b = 1 and Y = I.
 
-Streams that start as copies, leave as their mean, and are read and written alike stay copies, and no generator gets a
-gradient, at any step. So the streams start as learned rescalings of x whose mean is x, and leave through learned
-weights. Step 0 is then the plain network too. The norm's weight and bias get their first gradient at step 1: at step 0 the
-generators that read them are zero.
+Streams that start as copies, leave as their mean, and are read and written alike stay copies, and
+no generator ever gets a gradient. So the streams start as learned rescalings of x whose mean is x,
+and leave through learned weights. Step 0 is then the plain network too. The norm's weight and bias
+get their first gradient at step 1, because the generators that read them are zero at step 0.
 
 The paper's figure has a LayerNorm after each merge: that is norm_at="post" of the backbone.
+
 Legend: B batch, T positions, D width, n streams.
 """
 
@@ -19,7 +21,7 @@ from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number, require_option
 from geolab.operators import cayley_iterated, cayley_skew4, skew, widened
-from geolab.residuals.streams import Coefficients, Streams
+from geolab.residuals.streams import StreamCoefficients, Streams
 
 
 class JPmHC(Streams):
@@ -29,30 +31,33 @@ class JPmHC(Streams):
         width: D.
         streams: n, at least 2; the paper takes 4.
         retraction: "iterated" (the paper) or "exact" (the iteration's limit; four streams only).
-        steps: of the iteration; the paper takes 2.
-        alpha: α, the paper's 0.1. "exact" takes it too: its Y is (I − (α/2) W)⁻¹ (I + (α/2) W).
+        steps: how often to iterate; the paper takes 2.
+        alpha: α, 0.1 in the paper. For "exact", Y is (I − (α/2) W)⁻¹ (I + (α/2) W).
         temperature: τ of both softmaxes.
-        ends: "scaled", x ⊙ eᵢ at the entry and Σ rᵢ ⊙ xᵢ at the exit, learned; or "copied", copies and their mean. The
-            paper allows copying or a projection at the entry and mean or projection at the exit. A full projection
-            would cost n D² numbers at each end, where n D are enough to tell the streams apart.
-    Raises: ValueError for an unknown option, for "exact" with another number of streams than 4, for steps below 1, or an
-            alpha or a temperature that isn't positive.
+        ends: "scaled" enters by x ⊙ eᵢ and leaves by Σ rᵢ ⊙ xᵢ, both learned; "copied" enters by
+            copies and leaves by their mean. The paper allows copying or a projection at the entry
+            and a mean or a projection at the exit. A full projection would have n D² numbers at
+            each end, while n D numbers are enough to tell the streams apart.
+    Raises: ValueError for an unknown option, for "exact" with another number of streams than 4,
+        for steps below 1, or for an alpha or a temperature that isn't positive.
     """
 
     spectrum = "near the unit circle; on it when exact"
 
-    def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4, retraction: str = "iterated",
-                 steps: int = 2, alpha: float = 0.1, temperature: float = 1.0, ends: str = "scaled"):
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4,
+                 retraction: str = "iterated", steps: int = 2, alpha: float = 0.1,
+                 temperature: float = 1.0, ends: str = "scaled"):
         super().__init__(width, index, count, streams=streams, fewest=2)
         require_option("retraction", retraction, ("iterated", "exact"))
         require_option("ends", ends, ("scaled", "copied"))
         if retraction == "exact" and streams != 4:
-            raise ValueError(f"retraction='exact' is a closed form for 4 streams, got streams = {streams}; "
-                             "'iterated' takes any number")
+            raise ValueError("retraction='exact' is a closed form for 4 streams, got streams = "
+                             f"{streams}; 'iterated' takes any number")
         require_count("steps", steps)
         require_number("alpha", alpha, 0, strict=True)
         require_number("temperature", temperature, 0, strict=True)
-        self.retraction, self.steps, self.alpha, self.temperature, self.ends = retraction, steps, alpha, temperature, ends
+        self.retraction, self.steps, self.alpha = retraction, steps, alpha
+        self.temperature, self.ends = temperature, ends
         self.norm = nn.LayerNorm(streams * width)
         self.generate = nn.Linear(streams * width, 3 * streams**2)
         nn.init.zeros_(self.generate.weight)
@@ -64,19 +69,15 @@ class JPmHC(Streams):
         if ends == "scaled" and self.last:
             self.exit = nn.Parameter(torch.full((streams, width), 1 / streams))
 
-    def extra_repr(self) -> str:
-        return (f"retraction={self.retraction!r}, steps={self.steps}, alpha={self.alpha}, temperature={self.temperature}, "
-                f"ends={self.ends!r}")
-
     def expand(self, x: Tensor) -> Tensor:
         return super().expand(x) if self.ends == "copied" else x.unsqueeze(-2) * self.entry
 
-    def coefficients(self, state: Tensor) -> Coefficients:
-        logits = widened(self.generate(self.norm(state.flatten(-2)))).unflatten(-1, (3, self.streams, self.streams))
-        read, write, mix = logits.unbind(-3)
-        return Coefficients((read / self.temperature).softmax(-1).mean(-2),
-                            self.scale * (write / self.temperature).softmax(-2).sum(-1),
-                            self._retract(skew(mix)))
+    def coefficients(self, state: Tensor) -> StreamCoefficients:
+        logits = widened(self.generate(self.norm(state.flatten(-2))))
+        read, write, mix = logits.unflatten(-1, (3, self.streams, self.streams)).unbind(-3)
+        return StreamCoefficients((read / self.temperature).softmax(-1).mean(-2),
+                                  self.scale * (write / self.temperature).softmax(-2).sum(-1),
+                                  self._retract(skew(mix)))
 
     def _retract(self, w: Tensor) -> Tensor:
         if self.retraction == "exact":

@@ -1,7 +1,7 @@
-"""What a generator reads at position t: the mean of x_1 … x_t, x_t alone, or the mean of the whole sequence.
+"""What a generator reads at position t: the mean of x_1 … x_t, x_t alone, or the sequence's mean.
 
-E-MHC-Geo and its benchmark's delta baseline are published with the last one: their output at t depends on inputs after t.
-A residual that pools so says `leaks = True`.
+E-MHC-Geo and its benchmark's delta baseline are published with the mean of the whole sequence:
+their output at t depends on inputs after t. A residual that pools like this says `leaks = True`.
 
 Legend: B batch, T positions, D features.
 """
@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geolab.operators import widened
 from geolab.checks import require_option
+from geolab.operators import widened
 
 POOLS = ("causal", "token", "sequence")
 
@@ -21,15 +21,17 @@ def pool(x: Tensor, how: str) -> Tensor:
 
     Arguments:
         x: (B, T, D).
-        how: "causal", the running mean; "token", x itself; "sequence", the mean over all positions, as published: a leak.
-    Returns: (B, T, D), or (B, 1, D) for "sequence": one for all positions.
+        how: "causal", the running mean; "token", x itself; or "sequence", the mean over all
+            positions, as published. The last one reads the future.
+    Returns: (B, T, D), or (B, 1, D) for "sequence": one mean for all positions.
+    Raises: ValueError for another `how`.
     """
     require_option("pool", how, POOLS)
     if how == "token":
         return x
-    if how == "sequence":
-        return x.sum(dim=1, keepdim=True) / x.shape[1]  # a mean's gradient would be written out for every position
-    dtype = torch.promote_types(x.dtype, torch.float32)  # half precision can't add up a thousand positions
+    if how == "sequence":  # not x.mean(): its gradient would be written out for every position
+        return x.sum(dim=1, keepdim=True) / x.shape[1]
+    dtype = torch.promote_types(x.dtype, torch.float32)  # half precision can't sum 1000 positions
     count = torch.arange(1, x.shape[1] + 1, device=x.device, dtype=dtype)
     return (x.cumsum(dim=1, dtype=dtype) / count[:, None]).to(x.dtype)
 
@@ -38,9 +40,10 @@ class Hidden(nn.Module):
     """Pool, Linear, GELU: (B, T, inputs) -> (B, T or 1, hidden).
 
     Arguments:
-        inputs, hidden: features.
+        inputs, hidden: numbers of features.
         pool: as in `pool`.
-        normalise: layer-norm what is pooled. Its weight would be absorbed by the linear map that follows, so it has none.
+        normalise: whether to layer-norm what is pooled. This norm has no weight, because the linear
+            map that follows would absorb it.
     """
 
     def __init__(self, inputs: int, hidden: int, pool: str, normalise: bool = False):
@@ -48,21 +51,18 @@ class Hidden(nn.Module):
         require_option("pool", pool, POOLS)
         self.pool, self.normalise, self.down = pool, normalise, small_linear(inputs, hidden)
 
-    def extra_repr(self) -> str:
-        return f"pool={self.pool!r}, normalise={self.normalise}"
-
     def forward(self, x: Tensor) -> Tensor:
         if self.normalise:
             return F.gelu(self.down(F.layer_norm(pool(x, self.pool), x.shape[-1:])))
-        if self.pool == "causal":  # a mean commutes with a linear map, and has fewer features to add up after it
+        if self.pool == "causal":  # a mean commutes with a linear map, and has fewer features after
             return F.gelu(pool(self.down(x), self.pool))
         return F.gelu(self.down(pool(x, self.pool)))
 
 
 class Generator(nn.Sequential):
-    """Pool, Linear, GELU, Linear: one pair of maps for all numbers of an operator. Arguments as for `Hidden`.
+    """Pool, Linear, GELU, Linear: one pair of maps for all numbers of an operator.
 
-    The maps may run under autocast; what an operator is made of leaves in float32 at least.
+    Arguments as for `Hidden`. The maps may run under autocast; the result is float32 at least.
     """
 
     def __init__(self, inputs: int, hidden: int, outputs: int, pool: str, normalise: bool = False):

@@ -1,7 +1,8 @@
-"""x ← H x + b ⊗ F(norm aᵀx): what every residual over n parallel streams of full width does with a token.
+"""x ← H x + b ⊗ F(norm aᵀx): the step of every residual over n parallel streams of full width.
 
-A sublayer reads one vector aᵀx = Σ aᵢ xᵢ, its output goes to stream i with weight bᵢ, and H mixes the streams in between.
-The residuals of this kind differ in where a, b and H come from, and in which matrices H may be.
+A sublayer reads one vector aᵀx = Σ aᵢ xᵢ, its output goes to stream i with weight bᵢ, and H mixes
+the streams in between. The residuals of this kind differ in where a, b and H come from, and in
+which matrices H may be.
 
 Legend: B batch, T positions, D width, n streams.
 """
@@ -16,21 +17,23 @@ from geolab.operators import stream_mix_write, stream_read
 from geolab.residuals.base import Residual, Sublayer
 
 
-class Coefficients(NamedTuple):
+class StreamCoefficients(NamedTuple):
     """What a residual does with the n streams of each token. Probes take the spectrum of `mix`."""
 
     read: Tensor   # a: (B, T, n)
     write: Tensor  # b: (B, T, n)
-    mix: Tensor    # H: (B, T, n, n), new stream i from old stream j in row i, column j
+    mix: Tensor    # H: (B, T, n, n), row i for new stream i, column j for old stream j
 
 
 class Streams(Residual):
-    """State (B, T, n, D): copies of x at the entry, their mean at the exit. A subclass gives the coefficients.
+    """State (B, T, n, D): copies of x at the entry, their mean at the exit.
+
+    A subclass gives the coefficients.
 
     Arguments:
         width: D, of the sublayer and of every stream.
         streams: n.
-        fewest: the smallest n that the subclass has a meaning for.
+        fewest: the smallest n for which the subclass has a meaning.
     Raises: ValueError for fewer streams than that.
     """
 
@@ -40,6 +43,7 @@ class Streams(Residual):
         self.streams = streams
 
     def expand(self, x: Tensor) -> Tensor:
+        """(B, T, D) -> (B, T, n, D)."""
         return x.unsqueeze(-2).repeat_interleave(self.streams, dim=-2)
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
@@ -47,8 +51,9 @@ class Streams(Residual):
         return stream_mix_write(state, mix, write, sublayer(stream_read(state, read)))
 
     @abstractmethod
-    def coefficients(self, state: Tensor) -> Coefficients:
+    def coefficients(self, state: Tensor) -> StreamCoefficients:
         """a, b and H at a state (B, T, n, D)."""
 
     def reduce(self, state: Tensor) -> Tensor:
+        """(B, T, n, D) -> (B, T, D)."""
         return state.mean(-2)

@@ -11,8 +11,8 @@ from torch.testing import assert_close
 
 from geolab.models import ContinuousModel, PointModel, TokenModel, Transformer, TransformerConfig
 from geolab.models.backbone import MLP, Attention, Layer, rotate
-from geolab.probes import future_influence, influence
 from geolab.penalties import collect_penalties
+from geolab.probes import future_influence, influence
 from geolab.residuals import REGISTRY, Additive
 
 CLOSE = dict(rtol=0, atol=1e-12)
@@ -23,7 +23,8 @@ RESIDUALS = [*((name, {}) for name in sorted(REGISTRY)), ("delta", {"map": "v"})
 
 every_config = pytest.mark.parametrize("backbone", CONFIGS)
 every_residual = pytest.mark.parametrize("residual, options", RESIDUALS,
-                                         ids=["-".join([n, *map(str, o.values())]) for n, o in RESIDUALS])
+                                         ids=["-".join([n, *map(str, o.values())])
+                                              for n, o in RESIDUALS])
 
 
 def small(backbone, **changes):
@@ -56,16 +57,19 @@ def tokens():
 
 @every_config
 @every_residual
-@pytest.mark.parametrize("build, x", [(continuous, vectors()), (token, tokens())], ids=["continuous", "token"])
+@pytest.mark.parametrize("build, x", [(continuous, vectors()), (token, tokens())],
+                         ids=["continuous", "token"])
 def test_no_output_reads_the_future(build, x, backbone, residual, options):
     model = build(small(backbone), residual, **options)
     assert future_influence(model, x) == 0
-    assert influence(model, x)[torch.ones(7, 7).tril() > 0].min() > 0  # and every output reads all of its past
+    # and every output reads all of its past
+    assert influence(model, x)[torch.ones(7, 7).tril() > 0].min() > 0
 
 
 @every_config
 @every_residual
-@pytest.mark.parametrize("build, x", [(continuous, vectors()), (token, tokens())], ids=["continuous", "token"])
+@pytest.mark.parametrize("build, x", [(continuous, vectors()), (token, tokens())],
+                         ids=["continuous", "token"])
 def test_without_the_mask_it_does(build, x, backbone, residual, options):
     model = build(small(backbone, causal=False), residual, **options)
     assert future_influence(model, x) > 1e-5 * influence(model, x).max()
@@ -111,8 +115,12 @@ def by_complex_numbers(x, base=1e4):
     """Rotary positions: feature pair i of position t turns by t · base^(−2i/E)."""
     T, E = x.shape
     pairs = torch.complex(x[:, :E // 2], x[:, E // 2:])
-    turned = torch.stack([torch.stack([pairs[t, i] * complex(math.cos(a), math.sin(a))
-                                       for i in range(E // 2) for a in [t * base ** (-2 * i / E)]]) for t in range(T)])
+
+    def turned(t, i):
+        angle = t * base ** (-2 * i / E)
+        return pairs[t, i] * complex(math.cos(angle), math.sin(angle))
+
+    turned = torch.stack([torch.stack([turned(t, i) for i in range(E // 2)]) for t in range(T)])
     return torch.cat([turned.real, turned.imag], dim=-1)
 
 
@@ -121,7 +129,8 @@ def by_complex_numbers(x, base=1e4):
 @pytest.mark.parametrize("positions", ["rope", "learned"])
 def test_attention_is_softmax_attention(positions, qk_norm, causal):
     torch.manual_seed(0)
-    config = TransformerConfig(width=16, heads=2, positions=positions, qk_norm=qk_norm, causal=causal, init_std=0.5)
+    config = TransformerConfig(width=16, heads=2, positions=positions, qk_norm=qk_norm,
+                               causal=causal, init_std=0.5)
     layer = Attention(config).double()
     if qk_norm:
         nn.init.normal_(layer.q_norm.weight)
@@ -135,10 +144,12 @@ def test_mlp_by_hand():
     x = vectors(8)
     gelu = MLP(TransformerConfig(width=8, heads=1, hidden=5, mlp="gelu", init_std=0.5)).double()
     up = x @ gelu.up.weight.T
-    assert_close(gelu(x), (up * (1 + torch.erf(up / math.sqrt(2))) / 2) @ gelu.out.weight.T, **CLOSE)
+    assert_close(gelu(x), (up * (1 + torch.erf(up / math.sqrt(2))) / 2) @ gelu.out.weight.T,
+                 **CLOSE)
     swiglu = MLP(TransformerConfig(width=8, heads=1, hidden=5, mlp="swiglu", init_std=0.5)).double()
     gate = x @ swiglu.gate.weight.T
-    assert_close(swiglu(x), (gate / (1 + torch.exp(-gate)) * (x @ swiglu.up.weight.T)) @ swiglu.out.weight.T, **CLOSE)
+    assert_close(swiglu(x), (gate / (1 + torch.exp(-gate)) * (x @ swiglu.up.weight.T))
+                 @ swiglu.out.weight.T, **CLOSE)
 
 
 @given(seed=st.integers(0, 2**31), half=st.integers(1, 6), shift=st.integers(1, 20))
@@ -229,13 +240,16 @@ def test_a_residual_keeps_the_initialisation_it_chose():
 @every_residual
 def test_the_same_seed_gives_the_same_weights_and_every_one_learns(backbone, residual, options):
     model, again = (continuous(small(backbone), residual, **options) for _ in range(2))
-    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), again.parameters(), strict=True))
+    assert all(torch.equal(p, q)
+               for p, q in zip(model.parameters(), again.parameters(), strict=True))
     reached = set()
-    for _ in range(2):  # where one factor of a product starts at zero, the other learns from the second step on
+    # where one factor of a product starts at zero, the other learns from the second step on
+    for _ in range(2):
         model.zero_grad()
         model(vectors()).square().sum().backward()
         largest = max(p.grad.abs().max() for p in model.parameters())
-        reached |= {name for name, p in model.named_parameters() if p.grad.abs().max() > 1e-10 * largest}  # rounding is 1e-16
+        reached |= {name for name, p in model.named_parameters()
+                    if p.grad.abs().max() > 1e-10 * largest}  # rounding is 1e-16
         torch.optim.SGD(model.parameters(), lr=0.1 / largest.item()).step()
     assert reached == {name for name, _ in model.named_parameters()}
 
@@ -253,14 +267,23 @@ def test_token_model_ties_its_embedding():
     model = token(small("ddl"))
     logits = model(tokens())
     assert logits.shape == (3, 7, 11)
-    assert_close(logits, model.trunk(model.embedding.weight[tokens()]) @ model.embedding.weight.T, **CLOSE)
-    assert sum(p.numel() for p in model.parameters()) == sum(p.numel() for p in model.trunk.parameters()) + 11 * 16
+    assert_close(logits, model.trunk(model.embedding.weight[tokens()]) @ model.embedding.weight.T,
+                 **CLOSE)
+    inside = sum(p.numel() for p in model.trunk.parameters())
+    assert sum(p.numel() for p in model.parameters()) == inside + 11 * 16
+
+
+def test_the_tied_embedding_learns_as_input_and_as_output():
+    model, word_0 = token(small("ddl")), torch.zeros(2, 5, dtype=torch.int64)
+    model(word_0)[..., 1:].square().sum().backward()  # word 0 is read, and the others are scored
+    assert (model.embedding.weight.grad.abs().amax(-1) > 0).all()
 
 
 def test_continuous_model_reads_and_writes_linearly():
     model = continuous(small("ddl"))
     inside = vectors() @ model.read.weight.T + model.read.bias
-    assert_close(model(vectors()), model.trunk(inside) @ model.write.weight.T + model.write.bias, **CLOSE)
+    assert_close(model(vectors()), model.trunk(inside) @ model.write.weight.T + model.write.bias,
+                 **CLOSE)
 
 
 # ---------------------------------------------------------------- errors
@@ -277,7 +300,7 @@ def test_continuous_model_reads_and_writes_linearly():
     ({"max_length": 0}, "max_length must be at least 1, got 0"),
     ({"layers": 1.5}, r"layers must be a whole number, got 1\.5"),
     ({"width": 10, "heads": 4}, "width must be divisible by heads, got width 10 and heads 4"),
-    ({"width": 12, "heads": 4}, "rope needs an even number of features a head, got 3"),
+    ({"width": 12, "heads": 4}, "rope needs an even number of features per head, got 3"),
 ])
 def test_a_bad_configuration_is_named(options, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
@@ -298,20 +321,22 @@ def test_a_sequence_may_be_as_long_as_max_length_and_no_longer(backbone):
 
 
 def test_an_input_of_another_width_is_refused():
-    with pytest.raises(ValueError, match=r"input must have width 16, got shape \(1, 5, 8\)"):
+    message = r"input must have 16 features along its last axis, got shape \(1, 5, 8\)"
+    with pytest.raises(ValueError, match=f"^{message}$"):
         Transformer(small("ddl"))(torch.randn(1, 5, 8))
 
 
 @every_config
 @pytest.mark.parametrize("shape", [(), (16,), (5, 16), (2, 3, 5, 16), (2, 0, 16)])
 def test_an_input_without_batch_or_positions_is_refused(backbone, shape):
-    message = r"input must be \(batch, positions, width\), with at least 1 position, got shape " + re.escape(str(shape))
-    with pytest.raises(ValueError, match=f"^{message}$"):
+    message = "input must be (batch, positions, width), with at least 1 position, got shape "
+    with pytest.raises(ValueError, match=f"^{re.escape(message + str(shape))}$"):
         Transformer(small(backbone))(torch.zeros(shape))
 
 
 def test_one_sequence_of_tokens_without_a_batch_is_refused():
-    with pytest.raises(ValueError, match=r"input must be \(batch, positions, width\), .* got shape \(7, 16\)"):
+    with pytest.raises(ValueError,
+                       match=r"input must be \(batch, positions, width\), .* got shape \(7, 16\)"):
         token(small("benchmark"))(torch.zeros(7, dtype=torch.int64))
 
 
@@ -365,14 +390,17 @@ def test_a_penalty_sees_model_input_and_states_and_counts_in_training_only():
 def test_torch_compile_takes_the_whole_network_with_its_penalties(name):
     torch.compiler.reset()
     torch.manual_seed(0)
-    trunk, x = Transformer(small("ddl", layers=1), name).double(), torch.randn(2, 7, 16, dtype=torch.float64)
+    trunk = Transformer(small("ddl", layers=1), name).double()
+    x = torch.randn(2, 7, 16, dtype=torch.float64)
     compiled = torch.compile(trunk, fullgraph=True, backend="eager")
     compiled(x)
     results = []
     for model in (trunk, compiled):
         with collect_penalties() as penalties:
             y = model(x)
-        results.append([y, *penalties, *torch.autograd.grad(y.square().sum() + sum(penalties), list(trunk.parameters()), allow_unused=True)])
+        loss = y.square().sum() + sum(penalties)
+        gradients = torch.autograd.grad(loss, list(trunk.parameters()), allow_unused=True)
+        results.append([y, *penalties, *gradients])
     assert_close(*results, **CLOSE)
 
 

@@ -46,7 +46,8 @@ def test_influence_on_tokens_is_the_change_that_a_replacement_makes():
     assert_close(influence(over_tokens(mixed_by(ONE_AHEAD)), tokens()), ONE_AHEAD.double())
 
 
-@pytest.mark.parametrize("wrap, x", [(lambda f: f, vectors()), (over_tokens, tokens())], ids=["vectors", "tokens"])
+@pytest.mark.parametrize("wrap, x", [(lambda f: f, vectors()), (over_tokens, tokens())],
+                         ids=["vectors", "tokens"])
 class TestFuture:
     def test_a_running_sum_reads_no_future(self, wrap, x):
         assert future_influence(wrap(mixed_by(RUNNING_SUM)), x) == 0
@@ -62,7 +63,8 @@ class TestFuture:
         assert entries == [[1, T - 1]]
 
     def test_pooling_over_the_sequence_shows(self, wrap, x):
-        assert future_influence(wrap(lambda x: x * torch.sigmoid(x.mean(1, keepdim=True))), x) > 1e-3
+        assert future_influence(wrap(lambda x: x * torch.sigmoid(x.mean(1, keepdim=True))),
+                                x) > 1e-3
 
 
 def test_a_product_that_vanishes_in_value_but_not_in_derivative_shows():
@@ -81,12 +83,13 @@ def test_x_is_left_alone():
 
 
 def test_a_nan_is_no_proof():
-    assert not future_influence(lambda x: x.cumsum(1) * float("nan"), vectors()) == 0
+    assert future_influence(lambda x: x.cumsum(1) * float("nan"), vectors()) != 0
 
 
-@pytest.mark.parametrize("x", [torch.zeros(2, 3), torch.zeros(2, 3, 4, 5), torch.zeros(2, 3, 4, dtype=torch.long)])
+@pytest.mark.parametrize("x", [torch.zeros(2, 3), torch.zeros(2, 3, 4, 5),
+                               torch.zeros(2, 3, 4, dtype=torch.long)])
 def test_other_shapes_are_refused(x):
-    with pytest.raises(ValueError, match=r"x must be vectors \(B, T, D\) or integer tokens \(B, T\), got torch\."):
+    with pytest.raises(ValueError, match=r"x must be vectors \(B, T, D\) or integer tokens .* got"):
         influence(lambda x: x, x)
 
 

@@ -7,8 +7,16 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
 
-from geolab.probes import (asymmetry, commutator, commutator_energy, commutator_factors, jacobian_commutator,
-                           linear_commutator, order_sensitivity, pairwise)
+from geolab.probes import (
+    asymmetry,
+    commutator,
+    commutator_energy,
+    commutator_factors,
+    jacobian_commutator,
+    linear_commutator,
+    order_sensitivity,
+    pairwise,
+)
 
 CLOSE = dict(rtol=0, atol=1e-12)
 SEEDS = st.integers(0, 10_000)
@@ -24,7 +32,7 @@ def norm(x):
 
 
 def sublayer(seed, activation=torch.tanh, width=D):
-    inner, outer = gaussian(width, width, seed=2 * seed) / width**0.5, gaussian(width, width, seed=2 * seed + 1) / width**0.5
+    inner, outer = (gaussian(width, width, seed=2 * seed + k) / width**0.5 for k in (0, 1))
     return lambda x: activation(x @ inner) @ outer
 
 
@@ -54,7 +62,8 @@ def shift(x):
 
 def test_the_second_map_acts_first_in_the_first_term():
     x = gaussian(3, D)
-    assert_close(commutator(shift, double, x), torch.full_like(x, -1), **CLOSE)  # (2x + 1) − 2 (x + 1)
+    # (2x + 1) − 2 (x + 1)
+    assert_close(commutator(shift, double, x), torch.full_like(x, -1), **CLOSE)
 
 
 def test_energy_by_hand_is_a_ratio_of_sums_over_the_batch():
@@ -82,13 +91,15 @@ def orders(make, x):
     for scale in (0.04, 0.02, 0.01):
         pair = make(scale)
         exact = commutator(*pair, x)
-        rows.append([exact.norm() / scale**2, (exact - linear_commutator(*pair, x)).norm() / scale**3])
+        rows.append([exact.norm() / scale**2, (exact - linear_commutator(*pair, x)).norm()
+                     / scale**3])
     return torch.tensor(rows).T
 
 
 @given(SEEDS)
 def test_the_residual_is_of_second_order_and_the_error_of_eq_17_of_third(seed):
-    for row in orders(lambda scale: (step(sublayer(seed), scale), step(sublayer(seed + 1), scale)), gaussian(2, 5, D, seed=seed)):
+    for row in orders(lambda scale: (step(sublayer(seed), scale), step(sublayer(seed + 1), scale)),
+                      gaussian(2, 5, D, seed=seed)):
         assert row.max() < 1.2 * row.min() and row.min() > 1e-3
 
 
@@ -96,10 +107,14 @@ def test_the_residual_is_of_second_order_and_the_error_of_eq_17_of_third(seed):
 @pytest.mark.parametrize("frozen", [True, False])
 def test_eq_17_goes_through_attention_in_every_mode(training, frozen):
     torch.manual_seed(0)
-    attention = nn.MultiheadAttention(D, 2, batch_first=True).double().train(training).requires_grad_(not frozen)
+    attention = nn.MultiheadAttention(D, 2, batch_first=True).double()
+    attention.train(training).requires_grad_(not frozen)
 
     def make(scale):
-        return step(lambda x: attention(x, x, x, need_weights=False)[0], scale), step(sublayer(0), scale)
+        def attend(x):
+            return attention(x, x, x, need_weights=False)[0]
+
+        return step(attend, scale), step(sublayer(0), scale)
 
     with torch.no_grad():
         for row in orders(make, gaussian(2, 5, D)):
@@ -141,7 +156,8 @@ def test_eq_18_predicts_nothing_under_pre_ln():
 
 
 def test_a_linearisation_carries_no_graph():
-    assert not linear_commutator(step(sublayer(0)), step(sublayer(1)), gaussian(2, D).requires_grad_()).requires_grad
+    assert not linear_commutator(step(sublayer(0)), step(sublayer(1)),
+                                 gaussian(2, D).requires_grad_()).requires_grad
 
 
 # The factors
@@ -197,7 +213,8 @@ def test_under_pre_ln_the_energy_falls_by_the_fourth_power_of_scale_and_the_asym
     small, large = (commutator_factors(*pair, s * x) for s in (64, 128))
     assert float(small.step / large.step) == pytest.approx(4, rel=0.02)
     assert float(small.interaction / large.interaction) == pytest.approx(4, rel=0.02)
-    assert float(commutator_energy(*pair, 64 * x) / commutator_energy(*pair, 128 * x)) == pytest.approx(16, rel=0.02)
+    ratio = commutator_energy(*pair, 64 * x) / commutator_energy(*pair, 128 * x)
+    assert float(ratio) == pytest.approx(16, rel=0.02)
     assert float(small.asymmetry) == pytest.approx(float(large.asymmetry), rel=0.02)
 
 
@@ -228,7 +245,8 @@ def test_about_the_sum_two_maps_have_half_their_asymmetry(seed):
 def test_an_identity_among_the_operators_changes_nothing(about):
     operators, x = {str(i): step(sublayer(i)) for i in range(3)}, gaussian(3, D)
     with_identity = operators | {"identity": lambda x: x}
-    assert_close(order_sensitivity(with_identity, x, about), order_sensitivity(operators, x, about), **CLOSE)
+    assert_close(order_sensitivity(with_identity, x, about), order_sensitivity(operators, x, about),
+                 **CLOSE)
 
 
 def test_it_sees_the_operator_that_the_energy_of_the_others_does_not_contain():
@@ -240,14 +258,19 @@ def test_it_sees_the_operator_that_the_energy_of_the_others_does_not_contain():
 
 def test_about_the_input_it_falls_with_the_square_of_the_steps_and_about_the_sum_it_stays():
     x = gaussian(16, D)
-    about_input, about_sum = ([float(order_sensitivity({str(i): step(sublayer(i), scale) for i in range(3)}, x, about))
-                               for scale in (0.02, 0.01)] for about in ("input", "sum"))
+    def sensitivity(scale, about):
+        steps = {str(i): step(sublayer(i), scale) for i in range(3)}
+        return float(order_sensitivity(steps, x, about))
+
+    about_input, about_sum = ([sensitivity(scale, about) for scale in (0.02, 0.01)]
+                              for about in ("input", "sum"))
     assert about_input[0] / about_input[1] == pytest.approx(4, rel=0.05)
     assert about_sum[0] / about_sum[1] == pytest.approx(1, rel=0.05)
 
 
 def test_order_sensitivity_by_hand():
-    x = torch.ones(1, 1, dtype=torch.float64)  # ends at 3 and 4: variance ¼, squares of 2 and 3 about x, of 0 and 1 about 3
+    # ends at 3 and 4: variance ¼, squares of 2 and 3 about x, of 0 and 1 about 3
+    x = torch.ones(1, 1, dtype=torch.float64)
     maps = {"shift": shift, "double": double}
     assert float(order_sensitivity(maps, x)) == pytest.approx(0.25 / 6.5)
     assert float(order_sensitivity(maps, x, about="sum")) == pytest.approx(0.25 / 0.5)
@@ -255,15 +278,17 @@ def test_order_sensitivity_by_hand():
 
 def test_it_refuses_what_it_cannot_order_or_pair():
     x = gaussian(2, D)
-    with pytest.raises(ValueError, match="operators must hold 2 to 4 maps.*'0'"):
+    with pytest.raises(ValueError, match="operators must contain 2 to 4 maps.*'0'"):
         order_sensitivity({str(i): double for i in range(5)}, x)
-    with pytest.raises(ValueError, match="about must be 'input' or 'sum', got 'mean'"):
+    with pytest.raises(ValueError, match="about must be one of 'input', 'sum', got 'mean'"):
         order_sensitivity({"a": double, "b": shift}, x, about="mean")
-    with pytest.raises(ValueError, match=r"operators must hold at least 2 maps to pair, got \['a'\]"):
+    with pytest.raises(ValueError,
+                       match=r"operators must contain at least 2 maps to pair, got \['a'\]"):
         pairwise({"a": double}, x)
 
 
 def test_pairwise_names_each_pair_once_in_the_order_given():
-    found = pairwise({"C": shift, "A": double, "F": lambda x: 3 * x}, gaussian(2, D), lambda i, j, x: (i(x) - j(x)).mean())
+    found = pairwise({"C": shift, "A": double, "F": lambda x: 3 * x}, gaussian(2, D), lambda i, j,
+                     x: (i(x) - j(x)).mean())
     assert list(found) == [("C", "A"), ("C", "F"), ("A", "F")]
     assert found["A", "F"] == pytest.approx(-float(gaussian(2, D).mean()))

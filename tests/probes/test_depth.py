@@ -40,7 +40,8 @@ def test_states_of_a_transformer_start_at_its_input_and_end_before_its_norm():
     trunk = Transformer(TransformerConfig.ddl(width=8, layers=2, heads=2)).double()
     x = torch.randn(1, 4, 8, dtype=torch.float64)
     seen = states(trunk, trunk.layers, x)
-    assert len(seen) == 5 and torch.equal(seen[0], x) and torch.equal(trunk.norm(seen[-1]), trunk(x))
+    assert len(seen) == 5 and torch.equal(seen[0], x)
+    assert torch.equal(trunk.norm(seen[-1]), trunk(x))
 
 
 def test_no_hook_stays_not_even_after_an_error():
@@ -52,7 +53,7 @@ def test_no_hook_stays_not_even_after_an_error():
 
 
 def test_states_need_a_layer():
-    with pytest.raises(ValueError, match="layers must name at least one module"):
+    with pytest.raises(ValueError, match="layers must contain at least one module"):
         states(stack(), [], inputs())
 
 

@@ -53,10 +53,8 @@ def test_scale_and_rotation_of_features_change_nothing(seed, exponent):
         assert_close(measure(turned), measure(h), rtol=1e-9, atol=0)
 
 
-def test_edges_by_hand():
-    h = torch.tensor([[1.0], [2.0], [4.0]])
-    assert float(dirichlet_energy(h, torch.tensor([[0, 1, 2], [1, 2, 0]]))) == pytest.approx((1 + 4 + 9) / 21)
-    assert float(dirichlet_energy(h)) == pytest.approx((1 + 4) / 21)
+def test_an_energy_by_hand():
+    assert float(dirichlet_energy(torch.tensor([[1.0], [2.0], [4.0]]))) == pytest.approx(5 / 21)
 
 
 def test_the_mean_is_over_sequences_and_not_of_their_sums():
@@ -64,13 +62,8 @@ def test_the_mean_is_over_sequences_and_not_of_their_sums():
     assert float(dirichlet_energy(batch)) == pytest.approx((0 + 2) / 2)
 
 
-def test_it_refuses_wrong_shapes_edges_and_zeros():
+def test_it_refuses_wrong_shapes_and_zeros():
     h = gaussian(4, 3)
-    for wrong in (torch.tensor([[0], [4]]), torch.tensor([[-1], [0]])):
-        with pytest.raises(ValueError, match="edges must join positions from 0 to 3"):
-            dirichlet_energy(h, wrong)
-    with pytest.raises(ValueError, match="edges must be"):
-        dirichlet_energy(h, torch.zeros(3, 2, dtype=torch.long))
     with pytest.raises(ValueError, match="h must be"):
         dirichlet_energy(h[0])
     with pytest.raises(ValueError, match="h must not be zero"):
@@ -98,8 +91,10 @@ def test_it_is_blind_to_what_is_orthogonal_to_every_fit():
 
 
 def test_residual_by_hand():
-    h = torch.tensor([[0.0], [0.0], [0.0], [1.0]])  # fits 0, 0, 0 and −1/6, 1/3, 5/6; they differ by −1/6 and 1/3
-    assert float(cech_residual(h, window=3, stride=1)) == pytest.approx(math.sqrt((1 + 4) / (1 + 4 + 25)))
+    # fits 0, 0, 0 and −1/6, 1/3, 5/6; they differ by −1/6 and 1/3
+    h = torch.tensor([[0.0], [0.0], [0.0], [1.0]])
+    residual = float(cech_residual(h, window=3, stride=1))
+    assert residual == pytest.approx(math.sqrt((1 + 4) / (1 + 4 + 25)))
 
 
 @given(SEEDS, st.integers(3, 9), st.integers(1, 7))
@@ -109,7 +104,8 @@ def test_residual_is_at_most_2(seed, window, stride):
 
 def test_smooth_curves_glue_better_than_rough_ones():
     t = positions(128)
-    slow, fast, noise = torch.cos(2 * math.pi * t / 64), torch.cos(2 * math.pi * t / 16), gaussian(128, 1)
+    slow, fast = (torch.cos(2 * math.pi * t / period) for period in (64, 16))
+    noise = gaussian(128, 1)
     assert cech_residual(slow) < 0.1 < cech_residual(fast) < cech_residual(noise)
     assert float(cech_residual(gaussian(20, 128, 64))) == pytest.approx(0.54, abs=0.01)
 

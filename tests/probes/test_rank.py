@@ -24,11 +24,12 @@ def test_rank_one_uses_one_direction(rows, columns):
 
 @given(st.integers(1, 12), st.integers(1, 12), st.floats(1e-6, 1e6))
 def test_equal_singular_values_use_all(rows, columns, scale):
-    assert effective_rank(scale * torch.eye(rows, columns).double()).item() == pytest.approx(1, rel=1e-12)
+    rank = effective_rank(scale * torch.eye(rows, columns).double()).item()
+    assert rank == pytest.approx(1, rel=1e-12)
 
 
-@given(arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=6), elements=st.floats(-1, 1)),
-       st.floats(0.01, 100))
+@given(arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=6),
+              elements=st.floats(-1, 1)), st.floats(0.01, 100))
 def test_lies_between_and_ignores_scale_and_transposition(x, scale):
     x = torch.from_numpy(x)
     assume(x.norm() > 0.01)
@@ -46,7 +47,8 @@ def test_two_unequal_directions_by_hand():
 
 def test_ignores_an_orthogonal_change_of_basis():
     x = gaussian(10, 6)
-    assert_close(effective_rank(x @ householder_matrix(unit_direction(gaussian(6)))), effective_rank(x))
+    assert_close(effective_rank(x @ householder_matrix(unit_direction(gaussian(6)))),
+                 effective_rank(x))
 
 
 def test_gaussian_vectors_give_the_value_of_the_quarter_circle_law():

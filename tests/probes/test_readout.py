@@ -36,5 +36,5 @@ def test_labels_of_the_second_half_are_not_seen():
 
 
 def test_it_refuses_shapes_that_do_not_fit():
-    with pytest.raises(ValueError, match=r"x must be \(N, D\) and labels \(N,\), got shapes \(3, 2\) and \(4,\)"):
+    with pytest.raises(ValueError, match=r"x must be .*, got shapes \(3, 2\) and \(4,\)"):
         linear_readout(torch.zeros(3, 2), torch.zeros(4, dtype=torch.long))

@@ -6,12 +6,19 @@ import torch
 from torch.testing import assert_close
 
 from geolab.models import ContinuousModel, Transformer, TransformerConfig
-from geolab.probes.shortcut import operators_by_layer, shortcut_matrix
 from geolab.operators import delta_update, stream_mix_write, stream_read
+from geolab.probes import (
+    composite_gain,
+    operators_by_layer,
+    shortcut_matrix,
+    spectrum,
+    states,
+    statistics_by_layer,
+    stream_consensus,
+)
+from geolab.probes.shortcut import StepAlone
+from geolab.residuals import REGISTRY, Residual, make_residual
 from studies.papers.configurations import DDL_CONTROLS, MGT_VARIANTS
-from geolab.probes import composite_gain, spectrum, states, statistics_by_layer, stream_consensus
-from geolab.residuals import REGISTRY, make_residual
-from geolab.residuals.additive import Nothing
 
 WIDTH, LAYERS = 16, 3
 
@@ -34,14 +41,19 @@ def test_each_sublayer_gives_what_its_residual_computes_by_name(name):
     layers = operators_by_layer(model(name), inputs())
     assert len(layers) == 2 * LAYERS
     for layer in layers:
-        assert layer._fields if hasattr(REGISTRY[name], "coefficients") else layer == ()
-        assert not any(part.requires_grad for part in layer if part is not None)
+        assert bool(layer) == hasattr(REGISTRY[name], "coefficients")
+        if layer:
+            assert not any(part.requires_grad for part in layer if part is not None)
 
 
 @every_residual
 def test_a_trunk_gives_what_the_model_around_it_gives(name):
     around, x = model(name), inputs()
-    for a, b in zip(operators_by_layer(around, x), operators_by_layer(around.trunk, around.read(x)), strict=True):
+    for a, b in zip(operators_by_layer(around, x), operators_by_layer(around.trunk, around.read(x)),
+                    strict=True):
+        if isinstance(a, StepAlone):
+            assert a.residual is b.residual
+            a, b = (a.state,), (b.state,)
         for one, other in zip(a, b, strict=True):
             assert one is other is None or torch.equal(one, other)
 
@@ -54,7 +66,8 @@ def test_they_are_what_takes_each_state_to_the_next():
         assert_close(delta_update(before, *layer), after)
     trunk = model("mhc").trunk
     seen = states(trunk, trunk.layers, x)
-    for module, layer, before, after in zip(trunk.layers, operators_by_layer(trunk, x), seen[:-1], seen[1:], strict=True):
+    for module, layer, before, after in zip(trunk.layers, operators_by_layer(trunk, x), seen[:-1],
+                                            seen[1:], strict=True):
         update = module.sublayer(stream_read(before, layer.read))
         assert_close(stream_mix_write(before, layer.mix, layer.write, update), after)
 
@@ -63,15 +76,16 @@ def test_they_are_what_takes_each_state_to_the_next():
 def test_a_delta_shortcut_has_one_eigenvalue_of_its_own(name):
     for layer in operators_by_layer(model(name), inputs()):
         found = spectrum(shortcut_matrix(layer))
-        assert_close(found.determinant, 1 - layer.beta, rtol=0, atol=1e-4)  # the guard of k makes it shorter than 1
+        # the guard of k makes it shorter than 1
+        assert_close(found.determinant, 1 - layer.beta, rtol=0, atol=1e-4)
         values = found.singular_values.sort(-1).values
         assert_close(values[..., 1:], torch.ones_like(values[..., 1:]), rtol=0, atol=1e-4)
         assert_close(values.prod(-1), (1 - layer.beta).abs(), rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("name, orthogonal", [("emhc-cayley", True), ("emhc-exact", True), ("emhc-geodesic", True),
-                                              ("emhc-hybrid", False)])
-def test_the_rotations_are_isometries_and_the_soft_gate_loses_what_the_theorem_says(name, orthogonal):
+@pytest.mark.parametrize("name, orthogonal", [("emhc-cayley", True), ("emhc-exact", True),
+                                              ("emhc-geodesic", True), ("emhc-hybrid", False)])
+def test_rotations_are_isometries_and_a_soft_gate_loses_what_the_theorem_says(name, orthogonal):
     for layer in operators_by_layer(model(name), inputs()):
         smallest = spectrum(shortcut_matrix(layer)).singular_values[..., -1]
         expected = torch.ones_like(smallest) if orthogonal else (2 * layer.gate - 1).abs()
@@ -79,22 +93,30 @@ def test_the_rotations_are_isometries_and_the_soft_gate_loses_what_the_theorem_s
 
 
 def test_probes_take_them():
-    free, bound = (torch.stack([layer.mix for layer in operators_by_layer(model(name), inputs())]) for name in ("hyper", "mhc"))
+    free, bound = (torch.stack([layer.mix for layer in operators_by_layer(model(name), inputs())])
+                   for name in ("hyper", "mhc"))
     one = torch.ones(2 * LAYERS, dtype=torch.float64)
-    assert_close(composite_gain(free).forward, one, rtol=0, atol=1e-12)      # hyper-connections start at the identity
-    assert_close(composite_gain(bound).forward, one, rtol=0, atol=1e-12)     # rows of mHC's H sum to one
+    # hyper-connections start at the identity
+    assert_close(composite_gain(free).forward, one, rtol=0, atol=1e-12)
+    # rows of mHC's H sum to one
+    assert_close(composite_gain(bound).forward, one, rtol=0, atol=1e-12)
     assert (stream_consensus(bound)[-1] < 1).all()
-    beta = statistics_by_layer([layer.beta for layer in operators_by_layer(model("delta", beta_init=0.5), inputs())], threshold=1)
+    layers = operators_by_layer(model("delta", beta_init=0.5), inputs())
+    beta = statistics_by_layer([layer.beta for layer in layers], threshold=1)
     assert beta.mean.shape == (2 * LAYERS,) and beta.below.min() > 0.5
 
 
 # ---------------------------------------------------------------- the shortcut
 
-CONTROLS = [("delta", {"erase": False}), ("delta", {"beta_fixed": 2.0}), ("delta", {"map": "v"}),
-            *(("delta-matrix", control) for control in DDL_CONTROLS.values()), ("delta-matrix", {"channels": 3, "expand": "conv"}),
-            *(("mgt", ablation) for ablation in MGT_VARIANTS.values()), ("hyper", {"dynamic": False}), ("hyper", {"streams": 2}),
-            ("mhc", {"without": ("mix",)}), ("jpmhc", {"retraction": "exact"}), ("emhc-hybrid", {"gate": "hard"}),
-            ("emhc-hybrid", {"gate_head": "linear"}), ("emhc-stream", {"gate": "hard"}), ("emhc-cayley", {"pool": "sequence"})]
+CONTROLS = [
+    ("delta", {"erase": False}), ("delta", {"beta_fixed": 2.0}), ("delta", {"map": "v"}),
+    *(("delta-matrix", control) for control in DDL_CONTROLS.values()),
+    ("delta-matrix", {"channels": 3, "expand": "conv"}),
+    *(("mgt", ablation) for ablation in MGT_VARIANTS.values()),
+    ("hyper", {"dynamic": False}), ("hyper", {"streams": 2}), ("mhc", {"without": ("mix",)}),
+    ("jpmhc", {"retraction": "exact"}), ("emhc-hybrid", {"gate": "hard"}),
+    ("emhc-hybrid", {"gate_head": "linear"}), ("emhc-stream", {"gate": "hard"}),
+    ("emhc-cayley", {"pool": "sequence"})]
 
 
 def held(found):
@@ -105,7 +127,7 @@ def held(found):
 
 
 def frozen(residual):
-    """What it computes from a state no longer depends on it: not what a module of it gives, nor its coefficients."""
+    """The residual, whose coefficients and modules now give constants."""
     for child in residual.children():
         child.register_forward_hook(lambda child, given, found: held(found))
     if hasattr(residual, "coefficients"):
@@ -114,7 +136,8 @@ def frozen(residual):
     return residual
 
 
-@pytest.mark.parametrize("name, options", [*((name, {}) for name in sorted(REGISTRY)), *CONTROLS], ids=str)
+@pytest.mark.parametrize("name, options", [*((name, {}) for name in sorted(REGISTRY)), *CONTROLS],
+                         ids=str)
 def test_the_shortcut_is_the_jacobian_of_a_step_whose_coefficients_are_held(name, options):
     torch.manual_seed(0)
     residual = make_residual(name, WIDTH, index=1, count=3, **options).double()
@@ -126,19 +149,19 @@ def test_the_shortcut_is_the_jacobian_of_a_step_whose_coefficients_are_held(name
     state = make_residual(name, WIDTH, **options).double().expand(x).detach()
     state = state + torch.randn_like(state)
 
-    operator = residual.observe(state, lambda x: x @ F)
-    if not hasattr(residual, "coefficients") and not isinstance(operator, Nothing):
-        with pytest.raises(ValueError, match="got none"):  # it doesn't say what it does
-            shortcut_matrix(operator)
-        return
+    operator = residual.observe(state, lambda x: x @ F) or StepAlone(residual, state)
     matrices = shortcut_matrix(operator).detach().double().expand(1, 3, -1, -1)
     frozen(residual)
     size = state[0, 0].numel()
-    step = torch.autograd.functional.jacobian(lambda state: residual(state, lambda x: (x @ F).detach()), state)
+    step = torch.autograd.functional.jacobian(lambda state: residual(state,
+                                                                     lambda x: (x @ F).detach()),
+                                              state)
     step = step.view(3, size, 3, size)
     for t, s in itertools.product(range(3), repeat=2):
-        expected = torch.kron(matrices[0, t].contiguous(), torch.eye(size // matrices.shape[-1]).double()) if t == s else 0
-        assert_close(step[t, :, s], torch.as_tensor(expected).double().expand(size, size), rtol=0, atol=1e-12)
+        expected = torch.kron(matrices[0, t].contiguous(),
+                              torch.eye(size // matrices.shape[-1]).double()) if t == s else 0
+        assert_close(step[t, :, s], torch.as_tensor(expected).double().expand(size, size), rtol=0,
+                     atol=1e-12)
 
 
 def test_each_control_has_a_shortcut_of_its_own():
@@ -150,12 +173,58 @@ def test_each_control_has_a_shortcut_of_its_own():
         assert_close(at("delta-matrix", **control), identity, rtol=0, atol=0)
     determinant = spectrum(at("delta-matrix", beta_fixed=1.0)).determinant
     assert_close(determinant, torch.zeros_like(determinant), rtol=0, atol=1e-4)
-    assert_close(at("mgt", alpha_init=0.25), 0.75 * torch.eye(WIDTH).double().expand(2, 7, -1, -1), rtol=0, atol=1e-12)
+    assert_close(at("mgt", alpha_init=0.25), 0.75 * torch.eye(WIDTH).double().expand(2, 7, -1, -1),
+                 rtol=0, atol=1e-12)
     assert_close(at("mgt", erase=False), identity, rtol=0, atol=0)
-    assert_close(at("additive"), identity, rtol=0, atol=0)
+    assert_close(at("additive"), torch.eye(WIDTH).double().expand(2, 7, -1, -1), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("operator, fields", [((), "none"), (namedtuple("Gated", "gate beta")(1, 2), "gate, beta")])
+@pytest.mark.parametrize("operator, fields",
+                         [((), "none"), (namedtuple("Gated", "gate beta")(1, 2), "gate, beta")])
 def test_an_operator_that_does_not_say_is_refused(operator, fields):
-    with pytest.raises(ValueError, match=f"^operator must have a shortcut, or the field mix, or direction and beta, got {fields}$"):
+    message = "operator must have a shortcut, or the field mix, or direction and beta"
+    with pytest.raises(ValueError, match=f"^{message}, got {fields}$"):
         shortcut_matrix(operator)
+
+
+# ---------------------------------------------------------------- a residual that declares nothing
+
+class Mixed(Residual):
+    """Two streams, X ← H X + F(mean of X), with an H that it does not declare."""
+
+    H = torch.tensor([[1.0, 0.5], [-0.25, 2.0]], dtype=torch.float64)
+
+    def expand(self, x):
+        return torch.stack([x, x], dim=-2)
+
+    def forward(self, state, sublayer):
+        return self.H @ state + sublayer(state.mean(-2)).unsqueeze(-2)
+
+    def reduce(self, state):
+        return state.mean(-2)
+
+
+class Gated(Residual):
+    """x ← tanh(x) + F(x): not linear in the state."""
+
+    def forward(self, state, sublayer):
+        return state.tanh() + sublayer(state)
+
+
+def test_its_shortcut_is_the_jacobian_of_the_step_without_the_sublayer():
+    for layer in operators_by_layer(model(Mixed), inputs()):
+        assert not layer and not shortcut_matrix(layer).requires_grad
+        expected = torch.kron(Mixed.H, torch.eye(WIDTH).double()).expand(2, 7, -1, -1)
+        assert_close(shortcut_matrix(layer), expected, rtol=0, atol=1e-12)
+    for layer in operators_by_layer(model(Gated), inputs()):
+        slope = 1 - layer.state.tanh().square()
+        assert_close(shortcut_matrix(layer), torch.diag_embed(slope), rtol=0, atol=1e-12)
+
+
+def test_a_step_that_forgets_the_state_has_the_shortcut_zero():
+    class Forgetful(Residual):
+        def forward(self, state, sublayer):
+            return sublayer(state)
+
+    for layer in operators_by_layer(model(Forgetful), inputs()):
+        assert_close(shortcut_matrix(layer), torch.zeros(2, 7, WIDTH, WIDTH).double())

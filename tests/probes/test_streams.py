@@ -32,7 +32,8 @@ def test_gain_by_hand_tells_signal_from_gradient():
 
 
 def test_gain_is_averaged_over_tokens_and_not_taken_of_their_mean():
-    h = torch.stack([torch.eye(2), -torch.eye(2), 4 * torch.eye(2)]).view(1, 1, 3, 2, 2)  # one layer, three tokens
+    # one layer, three tokens
+    h = torch.stack([torch.eye(2), -torch.eye(2), 4 * torch.eye(2)]).view(1, 1, 3, 2, 2)
     assert composite_gain(h).forward.tolist() == [2.0]
 
 
@@ -63,14 +64,16 @@ def test_random_doubly_stochastic_layers_end_in_consensus_and_permutations_do_no
 
 
 def test_what_goes_into_the_mean_does_not_count():
-    to_all = torch.tensor([[2.0, 0.0], [2.0, 0.0]])  # the difference (1, −1) becomes the common vector (2, 2)
+    # the difference (1, −1) becomes the common vector (2, 2)
+    to_all = torch.tensor([[2.0, 0.0], [2.0, 0.0]])
     assert stream_consensus(to_all[None]).item() == 0
     assert stream_consensus(torch.tensor([[[3.0, 0.0], [0.0, 3.0]]])).item() == pytest.approx(3)
 
 
 @pytest.mark.parametrize("probe", [composite_gain, stream_consensus])
 def test_one_matrix_is_no_stack_and_no_gradient_is_kept(probe):
-    with pytest.raises(ValueError, match=r"^matrices must be \(layers, ..., n, n\), got shape \(4, 4\)$"):
+    with pytest.raises(ValueError,
+                       match=r"^matrices must be \(layers, ..., n, n\), got shape \(4, 4\)$"):
         probe(torch.eye(4))
     with pytest.raises(ValueError, match="got shape"):
         probe(torch.zeros(3, 4, 5))

@@ -34,7 +34,8 @@ def test_a_triangle_and_points_on_a_line_have_no_loop():
 
 
 def test_components_of_a_line_live_as_long_as_its_gaps():
-    bars = persistence(torch.tensor([[0.0], [1.0], [3.0], [7.0]]), dimension=0)  # distances 1 2 3 4 6 7, median 3.5
+    # distances 1 2 3 4 6 7, median 3.5
+    bars = persistence(torch.tensor([[0.0], [1.0], [3.0], [7.0]]), dimension=0)
     assert_close(bars, torch.tensor([[0.0, 4], [0, 2], [0, 1]], dtype=torch.float64) / 3.5)
     assert float(total_persistence(bars)) == pytest.approx(7 / 3.5)
 
@@ -56,7 +57,8 @@ def test_scale_rotation_and_shift_change_nothing(seed, exponent):
 
 
 def test_it_refuses_what_it_cannot_compute():
-    with pytest.raises(ValueError, match="points must be .* most = 128, got shape .129, 2.: take a sample"):
+    with pytest.raises(ValueError,
+                       match="points must be .* most = 128, got shape .129, 2.: take a sample"):
         persistence(gaussian(129, 2))
     with pytest.raises(ValueError, match="points must be"):
         persistence(gaussian(2, 8, 3))

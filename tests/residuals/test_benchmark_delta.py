@@ -9,7 +9,7 @@ from geolab.models import ContinuousModel, Transformer, TransformerConfig
 from geolab.operators import delta_matrix, delta_shortcut
 from geolab.probes import future_influence
 from geolab.residuals import BenchmarkDelta
-from geolab.residuals.benchmark import EPS, erase_by_mean
+from geolab.residuals.benchmark import EPS, erase_everywhere
 from geolab.residuals.pooling import POOLS, pool
 
 CLOSE = dict(rtol=1e-10, atol=1e-10)
@@ -56,16 +56,10 @@ def test_forward_is_the_equation_written_out(how):
             assert_close(step[b, t], z + torch.cos(z), **CLOSE)
 
 
-def test_an_erasure_by_the_mean_is_the_erasure_by_what_it_generates_and_so_are_its_gradients():
-    made, x = residual("sequence"), some_state().requires_grad_()
-    for p in made.parameters():
-        nn.init.normal_(p)
-    leaves, weights = (x, *made.parameters()), torch.randn(2, 2, 5, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    one, other = torch.stack(erase_by_mean(*leaves)), delta_shortcut(x, *made.generate(x), eps=EPS).expand(2, -1, -1, -1)
-    assert_close(one, other, **CLOSE)
-    for mine, theirs in zip(*(torch.autograd.grad((z * weights).sum(), leaves) for z in (one, other)), strict=True):
-        assert_close(mine, theirs, **CLOSE)
-    assert torch.autograd.gradcheck(erase_by_mean, leaves)
+def test_one_erasure_for_all_positions_is_the_delta_shortcut():
+    x, h, beta = some_state(), torch.randn(2, 1, 8).double(), torch.rand(2, 1).double()
+    k = h / (h.square().sum(-1, keepdim=True) + EPS**2).sqrt()
+    assert_close(erase_everywhere(x, k, beta), delta_shortcut(x, h, beta, eps=EPS), **CLOSE)
 
 
 def test_where_the_generator_reads_nothing_the_shortcut_is_its_matrix_at_each_position():
@@ -78,32 +72,24 @@ def test_where_the_generator_reads_nothing_the_shortcut_is_its_matrix_at_each_po
     assert_close(step, torch.einsum("ts,de->tdse", torch.eye(5).double(), matrix), **CLOSE)
 
 
-def test_a_direction_of_length_0_erases_nothing_and_has_a_gradient():
-    made, x = residual("sequence"), some_state()
+@every_pool
+def test_a_direction_of_length_0_erases_nothing_and_has_a_gradient(how):
+    made, x = residual(how), some_state()
     for p in made.direction_head.parameters():
         nn.init.zeros_(p)
-    z, heard = erase_by_mean(x, *made.parameters())
-    assert torch.equal(z, x) and torch.equal(heard, x)
+    z = made(x, torch.zeros_like)
+    assert torch.equal(z, x)
     z.sum().backward()
     assert all(p.grad.isfinite().all() for p in made.parameters())
 
 
-@pytest.mark.parametrize("read", [0, 1])
-def test_a_gradient_that_others_hold_too_stays_as_it_is(read):
-    made, x, given = residual("sequence"), some_state(), torch.ones(2, 5, 8).double()
-    erase_by_mean(x.requires_grad_(), *made.parameters())[read].backward(given)
-    assert torch.equal(given, torch.ones_like(given)) and not torch.equal(x.grad, given)
-
-
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.bfloat16, 0.1)])
-def test_an_erasure_by_the_mean_keeps_the_state_s_dtype_and_leaves_autocast(dtype, tolerance):
-    made, x = residual("sequence"), some_state()
-    exact, _ = erase_by_mean(x, *made.parameters())
+def test_an_erasure_keeps_the_dtype_of_the_state_and_leaves_autocast(dtype, tolerance):
+    x, k = some_state(), torch.nn.functional.normalize(torch.randn(2, 1, 8).double(), dim=-1)
+    exact = erase_everywhere(x, k, torch.ones(2, 1))
     with torch.autocast("cpu", torch.bfloat16):
-        z, _ = erase_by_mean(x.to(dtype), *made.float().parameters())
+        z = erase_everywhere(x.to(dtype), k.float(), torch.ones(2, 1))
     assert z.dtype == dtype and (z.double() - exact).abs().max() < tolerance
-    z.sum().backward()
-    assert all(p.grad.dtype == torch.float32 for p in made.parameters())
 
 
 @every_pool
@@ -134,9 +120,12 @@ def test_it_never_writes():
 
 
 def test_the_blocks_of_the_published_model_have_as_many_parameters():
-    trunk = Transformer(TransformerConfig.benchmark(width=128, layers=8), "benchmark-delta", pool="sequence")
-    attention_and_mlp, norms, generators = 12 * 128**2, 2 * 128, 2 * (2 * (128 * 32 + 32) + (32 * 128 + 128) + (32 + 1))
-    assert sum(p.numel() for p in trunk.layers.parameters()) == 8 * (attention_and_mlp + norms + generators)
+    trunk = Transformer(TransformerConfig.benchmark(width=128, layers=8), "benchmark-delta",
+                        pool="sequence")
+    attention_and_mlp, norms = 12 * 128**2, 2 * 128
+    generators = 2 * (2 * (128 * 32 + 32) + (32 * 128 + 128) + (32 + 1))
+    numbers = sum(p.numel() for p in trunk.layers.parameters())
+    assert numbers == 8 * (attention_and_mlp + norms + generators)
 
 
 @pytest.mark.parametrize("width, options, message", [

@@ -1,18 +1,19 @@
 import numpy as np
 import pytest
 import torch
+from shared import CLOSE, WIDTH, shaken, vectors
 from torch import nn
 from torch.testing import assert_close
 
 from geolab.models import Transformer, TransformerConfig
 from geolab.probes import effective_rank, future_influence, spectrum
 from geolab.residuals import BenchmarkJPmHC, BenchmarkMHC, JPmHC
-from shared import CLOSE, WIDTH, shaken, vectors
 
 
 def network(residual, layers=2, **options):
     torch.manual_seed(0)
-    return Transformer(TransformerConfig.benchmark(width=WIDTH, layers=layers, heads=2), residual, **options).double()
+    return Transformer(TransformerConfig.benchmark(width=WIDTH, layers=layers, heads=2), residual,
+                       **options).double()
 
 
 def numbers(module):
@@ -24,7 +25,10 @@ def sigmoid(x):
 
 
 def mhc_by_hand(residual, x, mix):
-    """One token: the benchmark's forward pass in numpy, without the 1e-8 in its Sinkhorn denominators."""
+    """One token: the benchmark's forward pass in numpy.
+
+    The 1e-8 in its Sinkhorn denominators is left out.
+    """
     w = {name: p.detach().numpy() for name, p in residual.named_parameters()}
     normed = w["maps.norm_weight"] * x / np.sqrt(np.mean(x**2) + 1e-6)
     logits = w["maps.generate.weight"] @ normed
@@ -45,7 +49,8 @@ def test_mhc_is_the_equation_written_out():
     residual, x = shaken(BenchmarkMHC(WIDTH).double()), vectors(2, 5, WIDTH)
     step = residual(x, mix)
     for b, t in np.ndindex(2, 5):
-        assert_close(step[b, t], torch.from_numpy(mhc_by_hand(residual, x[b, t].numpy(), mix)), **CLOSE)
+        assert_close(step[b, t], torch.from_numpy(mhc_by_hand(residual, x[b, t].numpy(), mix)),
+                     **CLOSE)
 
 
 def test_mhc_starts_far_from_the_identity():
@@ -79,7 +84,8 @@ def test_table_5_counts():
     mhc = Transformer(TransformerConfig.benchmark(layers=9, max_length=64), "benchmark-mhc")
     assert numbers(mhc) == 1_838_182                                  # published: 1.838M
     jpmhc = Transformer(TransformerConfig.benchmark(layers=7, max_length=64), "benchmark-jpmhc")
-    ours, published = (64 + 1) * 128 + 2 * 4 * 128, (64 + 1) * 512    # positions, last norm, ends: D against 4D features
+    # positions, last norm, ends: D against 4D features
+    ours, published = (64 + 1) * 128 + 2 * 4 * 128, (64 + 1) * 512
     assert numbers(jpmhc) - ours + published == 1_770_414             # published: 1.771M
 
 

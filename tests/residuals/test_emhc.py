@@ -10,31 +10,38 @@ from torch import nn
 from torch.testing import assert_close
 
 from geolab.models import ContinuousModel, Transformer, TransformerConfig
-from geolab.probes import future_influence, influence
 from geolab.penalties import collect_penalties
-from geolab.residuals import Cayley, Exact, Geodesic, Hybrid, Stream
-from geolab.residuals.emhc import Coefficients
+from geolab.probes import future_influence, influence
+from geolab.residuals import Cayley, Exact, Geodesic, Hybrid, Normed, Stream, emhc
+from geolab.residuals.emhc import OperatorCoefficients
 from geolab.residuals.pooling import POOLS, pool
 
 WIDTH, N = 16, 4
 CLOSE = dict(rtol=1e-10, atol=1e-10)
 IDENTITY = torch.eye(N, dtype=torch.float64)
-FAMILY = {"cayley": Cayley, "hybrid": Hybrid, "hybrid-hard": Hybrid, "geodesic": Geodesic, "exact": Exact,
-          "stream": Stream, "stream-hard": Stream}
+FAMILY = {"cayley": Cayley, "hybrid": Hybrid, "hybrid-hard": Hybrid, "geodesic": Geodesic,
+          "exact": Exact, "stream": Stream, "stream-hard": Stream}
 every_residual = pytest.mark.parametrize("name", FAMILY)
 every_pool = pytest.mark.parametrize("how", POOLS)
 
 
 def make(name, width=WIDTH, lively=False, **options):
-    """A residual in float64; lively: with generator weights so large that the operator is nowhere near the identity."""
+    """A residual in float64.
+
+    Lively: with generator weights so large that the operator is nowhere near the identity, and with
+    random maps P_pre and P_post.
+    """
     torch.manual_seed(3)
     if name.endswith("-hard"):
         options["gate"] = "hard"
     residual = FAMILY[name](width, **options).double()
     if lively:
-        for p in residual.parameters():
-            if p.ndim == 2 and p.shape[0] != p.shape[1]:
-                nn.init.normal_(p, std=0.7)
+        matrices = [p for p in residual.parameters() if p.ndim == 2]
+        maps = [p for p in matrices if p.shape[0] == p.shape[1]]
+        for p in [p for p in matrices if p.shape[0] != p.shape[1]]:
+            nn.init.normal_(p, std=0.7)
+        for p in maps:
+            nn.init.normal_(p, std=0.25)
     return residual
 
 
@@ -61,7 +68,8 @@ def vectors():
 
 
 def orthogonality(operator):
-    return (operator.mT @ operator - torch.eye(operator.shape[-1], dtype=operator.dtype)).abs().max().item()
+    return (operator.mT @ operator
+            - torch.eye(operator.shape[-1], dtype=operator.dtype)).abs().max().item()
 
 
 def smallest_singular_value(operator):
@@ -70,11 +78,16 @@ def smallest_singular_value(operator):
 
 # ---------------------------------------------------------------- the equations, by hand
 
+def layer_norm(x):
+    variance = x.var(-1, unbiased=False, keepdim=True)
+    return (x - x.mean(-1, keepdim=True)) / (variance + 1e-5).sqrt()
+
+
 def raw_numbers(residual, state, how, normalise):
-    """Pool, layer-norm where the residual says so, Linear, GELU, Linear; expanded to all positions."""
+    """Pool, layer-norm if the residual does, Linear, GELU, Linear; for all positions."""
     pooled = pool(state, how).expand_as(state)
     if normalise:
-        pooled = (pooled - pooled.mean(-1, keepdim=True)) / (pooled.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+        pooled = layer_norm(pooled)
     g = residual.generator
     hidden = pooled @ g[0].down.weight.T + g[0].down.bias
     return (hidden * (1 + torch.erf(hidden / math.sqrt(2))) / 2) @ g[1].weight.T + g[1].bias
@@ -124,9 +137,13 @@ def mixed_by_hand(name, x, r):
 def test_series_forward_is_the_equation_written_out(name, how):
     residual, mix, x = make(name, lively=True, pool=how), sublayer(), some_state(name)
     numbers = raw_numbers(residual, x, how, normalise=name == "exact")
-    z = torch.stack([torch.stack([mixed_by_hand(name, x[b, t].view(N, -1), numbers[b, t]).flatten() for t in range(5)])
-                     for b in range(2)])
-    assert_close(residual(x, mix), z + mix(z), **CLOSE)
+    z = torch.empty_like(x)
+    for b, t in itertools.product(range(2), range(5)):
+        z[b, t] = mixed_by_hand(name, x[b, t].view(N, -1), numbers[b, t]).flatten()
+    before, after = residual.before, residual.after
+    assert_close(residual(x, mix), z + mix(z @ before.T) @ after.T, **CLOSE)
+    assert_close(residual(x, Normed(mix, layer_norm)),
+                 z + mix(layer_norm(z) @ before.T) @ after.T, **CLOSE)
     assert (z - x).abs().max() > 0.3
 
 
@@ -137,7 +154,7 @@ def test_stream_forward_is_the_equation_written_out(name, how):
     step = residual(x, mix)
     flat = x.flatten(-2)
     numbers = raw_numbers(residual, flat, how, normalise=True)
-    normed = (flat - flat.mean(-1, keepdim=True)) / (flat.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+    normed = layer_norm(flat)
     logits = normed @ residual.router.weight.T + residual.router.bias
     for b, t in itertools.product(range(2), range(5)):
         g = mixed_by_hand(name, x[b, t], numbers[b, t])
@@ -148,16 +165,19 @@ def test_stream_forward_is_the_equation_written_out(name, how):
 
 @pytest.mark.parametrize("index", [0, 1], ids=["attention", "mlp"])
 @pytest.mark.parametrize("options", [{}, {"mlp": "swiglu"}, {"norm_at": "post"}], ids=str)
-def test_the_maps_stand_before_and_after_f(options, index):
+def test_the_backbone_folds_the_maps_into_f_and_computes_the_same(options, index):
     torch.manual_seed(0)
-    config = TransformerConfig.benchmark(width=WIDTH, layers=1, heads=2, init_std=0.5, output_std=0.5, **options)
+    config = TransformerConfig.benchmark(width=WIDTH, layers=1, heads=2, init_std=0.5,
+                                         output_std=0.5, **options)
     layer = Transformer(config, "emhc-cayley").double().layers[index]
-    before, after = (nn.init.normal_(p, std=0.3) for p in (layer.residual.before, layer.residual.after))
+    maps = nn.init.normal_(layer.residual.before, std=0.3), nn.init.normal_(layer.residual.after)
     z, slope = some_state("cayley").requires_grad_(), some_state("cayley", seed=1)
     read = z if layer.norm_at == "post" else layer.norm(z)
-    leaves = [z, before, after, *layer.mix.parameters()]
-    ours, by_hand = layer.sublayer(z), layer.mix(read @ before.T) @ after.T
-    for a, b in zip(*([y, *torch.autograd.grad(y, leaves, slope)] for y in (ours, by_hand)), strict=True):
+    leaves = [z, *maps, *layer.mix.parameters()]
+    ours = layer.sublayer.between(z, *maps)
+    by_hand = layer.mix(read @ maps[0].T) @ maps[1].T
+    for a, b in zip(*([y, *torch.autograd.grad(y, leaves, slope)] for y in (ours, by_hand)),
+                    strict=True):
         assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
@@ -167,9 +187,10 @@ def test_coefficients_have_their_shapes(name, how):
     residual, x = make(name, pool=how), some_state(name)
     given = residual.coefficients(x)
     T, n = 1 if how == "sequence" else 5, 8 if name == "geodesic" else 4
-    assert isinstance(given, Coefficients) and given.mix.shape == (2, T, n, n)
+    assert isinstance(given, OperatorCoefficients) and given.mix.shape == (2, T, n, n)
     if given.gate is not None:
-        assert given.rotation.shape == (2, T, 4, 4) and given.direction.shape == (2, T, 4) and given.gate.shape == (2, T)
+        assert given.rotation.shape == (2, T, 4, 4)
+        assert given.direction.shape == (2, T, 4) and given.gate.shape == (2, T)
     if name.startswith("stream"):  # the router works by token whatever is pooled
         assert given.read.shape == given.write.shape == (2, 5, 4)
         assert_close(given.read.sum(-1), torch.ones(2, 5, dtype=torch.float64), **CLOSE)
@@ -179,7 +200,7 @@ def test_coefficients_have_their_shapes(name, how):
 # ---------------------------------------------------------------- step 0
 
 def angle(rotation):
-    """Of the one plane that it turns: trace = n − 2 + 2 cos."""
+    """The angle of the one plane that a rotation turns: trace = n − 2 + 2 cos."""
     return torch.acos((rotation.diagonal(dim1=-2, dim2=-1).sum(-1) - 2).div(2).clamp(-1, 1))
 
 
@@ -195,7 +216,8 @@ def test_plane_start_turns_by_the_cayley_angle_of_beta_init(beta):
     for name in ("cayley", "hybrid"):
         given = make(name, beta_init=beta).coefficients(x)
         rotation = given.mix if name == "cayley" else given.rotation
-        assert_close(angle(rotation), torch.full((1, 1), 2 * math.atan(beta / 2), dtype=torch.float64), rtol=1e-4, atol=1e-6)
+        assert_close(angle(rotation), torch.full((1, 1), 2 * math.atan(beta / 2),
+                                                 dtype=torch.float64), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("start", ["plane", "published"])
@@ -204,8 +226,8 @@ def test_hybrid_gate_starts_at_its_bias_and_decides_the_smallest_singular_value(
     given = make("hybrid", gate_bias=bias, start=start).coefficients(some_state("hybrid"))
     gate = 1 / (1 + math.exp(-bias))
     assert_close(given.gate, torch.full((2, 5), gate, dtype=torch.float64), rtol=1e-6, atol=0)
-    assert_close(smallest_singular_value(given.mix), torch.full((2, 5), abs(2 * gate - 1), dtype=torch.float64),
-                 rtol=0, atol=1e-7)
+    assert_close(smallest_singular_value(given.mix),
+                 torch.full((2, 5), abs(2 * gate - 1), dtype=torch.float64), rtol=0, atol=1e-7)
 
 
 def test_a_neutral_soft_gate_starts_exactly_singular_and_no_other_form_does():
@@ -221,7 +243,8 @@ def test_a_neutral_soft_gate_starts_exactly_singular_and_no_other_form_does():
 
 def test_with_the_default_bias_the_hybrid_starts_near_the_identity():
     # G − I = γ (Q − I) − 2 (1 − γ) k kᵀ, with γ = σ(3) and Q turned by 2 atan(β/2)
-    far = torch.linalg.matrix_norm(make("hybrid").coefficients(some_state("hybrid")).mix - IDENTITY, ord=2)
+    far = torch.linalg.matrix_norm(make("hybrid").coefficients(some_state("hybrid")).mix - IDENTITY,
+                                   ord=2)
     assert far.max() < 2 * (1 - 1 / (1 + math.exp(-3))) + 0.11
     neutral = torch.linalg.matrix_norm(
         make("hybrid", gate_bias=0.0).coefficients(some_state("hybrid")).mix - IDENTITY, ord=2)
@@ -264,7 +287,8 @@ def test_without_maps_there_are_none():
 def test_streams_start_as_copies_and_leave_as_their_mean():
     residual, x = make("stream"), some_state("cayley")
     state = residual.expand(x)
-    assert state.shape == (2, 5, N, WIDTH) and all(torch.equal(state[..., i, :], x) for i in range(N))
+    assert state.shape == (2, 5, N, WIDTH) and all(torch.equal(state[..., i, :], x)
+                                                   for i in range(N))
     assert_close(residual.reduce(state), x, **CLOSE)
 
 
@@ -285,7 +309,8 @@ def test_the_shortcut_is_an_isometry(name):
 
 def test_the_soft_blend_is_not():
     x = some_state("hybrid")
-    lost = make("hybrid", gate_bias=0.0, maps="none")(x, torch.zeros_like).norm(dim=-1) / x.norm(dim=-1)
+    lost = make("hybrid", gate_bias=0.0, maps="none")(x, torch.zeros_like).norm(dim=-1) / x.norm(
+        dim=-1)
     assert lost.min() < 0.9 and lost.max() < 1
 
 
@@ -297,7 +322,8 @@ def test_soft_singular_values(name):
     reflections = IDENTITY - 2 * k.unsqueeze(-1) * k.unsqueeze(-2)
     phi = torch.linalg.eigvals(given.rotation.mT @ reflections).angle()
     g = given.gate.unsqueeze(-1)
-    expected = (1 - 4 * g * (1 - g) * (phi / 2).sin().square()).clamp(min=0).sqrt().sort(-1, descending=True).values
+    squares = (1 - 4 * g * (1 - g) * (phi / 2).sin().square()).clamp(min=0)
+    expected = squares.sqrt().sort(-1, descending=True).values
     assert_close(torch.linalg.svdvals(given.mix), expected, rtol=0, atol=1e-6)
     assert_close(smallest_singular_value(given.mix), (2 * given.gate - 1).abs(), rtol=0, atol=1e-10)
 
@@ -309,7 +335,8 @@ def test_exact_turns_two_planes_which_cayley_cannot():
     nn.init.zeros_(residual.generator[-1].weight)
     with torch.no_grad():  # W = (I − R)(I + R)⁻¹, read off its upper triangle
         w = torch.linalg.solve(IDENTITY + double, IDENTITY - double)
-        residual.generator[-1].bias.copy_(torch.stack([w[i, j] for i, j in itertools.combinations(range(N), 2)]))
+        row, column = torch.triu_indices(N, N, offset=1)
+        residual.generator[-1].bias.copy_(w[row, column])
     assert_close(residual.coefficients(some_state("exact")).mix, double.expand(2, 5, N, N), **CLOSE)
     # one plane leaves an eigenvalue 1 (twice), so no rank-2 Cayley transform comes near
     planes = make("cayley", lively=True).coefficients(some_state("cayley")).mix
@@ -343,7 +370,8 @@ def test_geodesic_joins_the_rotation_to_the_reflected_rotation():
 def test_geodesic_is_a_rotation_at_every_gate(gate):
     operator = gated("geodesic", gate).mix
     assert orthogonality(operator) < 1e-12
-    assert_close(torch.linalg.det(operator), torch.ones(2, 5, dtype=torch.float64), rtol=0, atol=1e-10)
+    assert_close(torch.linalg.det(operator), torch.ones(2, 5, dtype=torch.float64), rtol=0,
+                 atol=1e-10)
 
 
 def test_the_blend_between_the_same_ends_is_singular_where_the_geodesic_is_not():
@@ -358,7 +386,8 @@ def test_any_real_path_of_n_by_n_matrices_between_the_ends_crosses_a_singular_on
     given = gated("geodesic", 0.5)
     q = given.rotation[0, 0]
     h, wiggle = reflection(given.direction[0, 0]), torch.randn(N, N, dtype=torch.float64)
-    path = [torch.linalg.det((1 - s) * q + s * q @ h + s * (1 - s) * wiggle) for s in torch.linspace(0, 1, 1001)]
+    path = [torch.linalg.det((1 - s) * q + s * q @ h + s * (1 - s) * wiggle)
+            for s in torch.linspace(0, 1, 1001)]
     assert path[0] > 0.99 and path[-1] < -0.99 and min(abs(d) for d in path) < 0.01
 
 
@@ -380,16 +409,25 @@ def test_the_price_of_the_geodesic_is_that_it_mixes_the_halves():
 # ---------------------------------------------------------------- the hard gate
 
 def test_the_hard_gate_takes_one_or_the_other():
-    residual, x = make("hybrid-hard", lively=True, gate_bias=0.0, pool="token"), some_state("hybrid")
-    given = residual.coefficients(x)
+    residual = make("hybrid-hard", lively=True, gate_bias=0.0, pool="token")
+    given = residual.coefficients(some_state("hybrid"))
     assert 0 < (given.gate > 0.5).sum() < 10  # both occur
     for b, t in itertools.product(range(2), range(5)):
-        expected = given.rotation[b, t] if given.gate[b, t] > 0.5 else reflection(given.direction[b, t])
+        rotated = given.gate[b, t] > 0.5
+        expected = given.rotation[b, t] if rotated else reflection(given.direction[b, t])
         assert_close(given.mix[b, t], expected, **CLOSE)
 
 
+def test_a_hard_gate_of_exactly_one_half_takes_the_reflection():
+    given = make("hybrid", lively=True).coefficients(some_state("hybrid"))
+    k = given.direction / given.direction.norm(dim=-1, keepdim=True)
+    tie = emhc.gated(given.rotation, k, torch.full_like(given.gate, 0.5), "hard")
+    assert_close(tie, IDENTITY - 2 * k.unsqueeze(-1) * k.unsqueeze(-2), **CLOSE)
+
+
 def test_its_gradient_is_the_soft_gates():
-    soft, hard, x = make("hybrid", lively=True), make("hybrid-hard", lively=True), some_state("hybrid")
+    soft, hard = make("hybrid", lively=True), make("hybrid-hard", lively=True)
+    x = some_state("hybrid")
     probe = torch.randn(2, 5, N, N, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     for residual in (soft, hard):
         (residual.coefficients(x).mix * probe).sum().backward()
@@ -413,13 +451,17 @@ def test_a_linear_gate_is_linear_in_the_pooled_state_and_starts_at_its_bias(how,
     a, b = some_state("hybrid"), some_state("hybrid", seed=1)
     start = torch.full_like(residual.coefficients(a).gate, 1 / (1 + math.exp(-bias)))
     assert_close(residual.coefficients(a).gate, start, rtol=1e-6, atol=0)
-    assert torch.equal(make("hybrid", gate_head="linear").gate_head.weight, torch.zeros(1, WIDTH, dtype=torch.float64))
+    assert torch.equal(make("hybrid", gate_head="linear").gate_head.weight,
+                       torch.zeros(1, WIDTH, dtype=torch.float64))
 
     nn.init.normal_(residual.gate_head.weight)
-    assert_close(logit(residual, 0.3 * a + 0.7 * b), 0.3 * logit(residual, a) + 0.7 * logit(residual, b), rtol=0, atol=1e-10)
-    assert_close(logit(residual, a), pool(a, how) @ residual.gate_head.weight[0] + bias, rtol=0, atol=1e-10)
+    assert_close(logit(residual, 0.3 * a + 0.7 * b), 0.3 * logit(residual, a)
+                 + 0.7 * logit(residual, b), rtol=0, atol=1e-10)
+    assert_close(logit(residual, a), pool(a, how) @ residual.gate_head.weight[0] + bias, rtol=0,
+                 atol=1e-10)
     generated = make("hybrid", lively=True, pool=how)
-    assert (logit(generated, 0.3 * a + 0.7 * b) - 0.3 * logit(generated, a) - 0.7 * logit(generated, b)).abs().max() > 1e-2
+    assert (logit(generated, 0.3 * a + 0.7 * b) - 0.3 * logit(generated, a)
+            - 0.7 * logit(generated, b)).abs().max() > 1e-2
 
 
 def test_a_linear_gate_learns_and_leaves_the_rest_of_the_generator_where_it_was():
@@ -435,16 +477,17 @@ def test_a_linear_gate_learns_and_leaves_the_rest_of_the_generator_where_it_was(
 
 
 def test_a_linear_gate_steps_by_its_own_operator():
-    residual, x = make("hybrid", lively=True, gate_head="linear", gate_bias=0.5), some_state("hybrid")
+    residual = make("hybrid", lively=True, gate_head="linear", gate_bias=0.5, maps="none")
+    x = some_state("hybrid")
     nn.init.normal_(residual.gate_head.weight)
     mixed = residual.coefficients(x).mix @ x.view(2, 5, N, -1)
     assert_close(residual(x, torch.zeros_like), mixed.flatten(-2), **CLOSE)
 
 
-def test_the_default_gate_is_the_generators_and_its_text_is_unchanged():
-    assert "gate_head" not in repr(make("hybrid")) and "gate_head" in repr(make("hybrid", gate_head="linear"))
-    assert [name for name, _ in make("hybrid").named_parameters()] == [
-        "before", "after", "generator.0.down.weight", "generator.0.down.bias", "generator.1.weight", "generator.1.bias"]
+def test_the_default_gate_is_the_generators():
+    assert [name for name, _ in make("hybrid", maps="none").named_parameters()] == [
+        "generator.0.down.weight", "generator.0.down.bias", "generator.1.weight",
+        "generator.1.bias"]
 
 
 # ---------------------------------------------------------------- training
@@ -459,17 +502,22 @@ def test_gradients_reach_every_parameter_at_initialisation(name, how):
 
 
 def generator_gradient(name, rows, **options):
-    """The gradient that reaches some rows of the generator's last layer in the first sublayer, over the one that
-    reaches the sublayer's own output map."""
+    """In the first sublayer, the gradient of some rows of the generator's last layer.
+
+    It is divided by the gradient of the sublayer's own output map.
+    """
     model = transformer(name, **options)
     (model(vectors()) - vectors()).square().sum().backward()
     layer = model.trunk.layers[0]
-    return (layer.residual.generator[-1].bias.grad[rows].norm() / layer.mix.out.weight.grad.norm()).item()
+    return (layer.residual.generator[-1].bias.grad[rows].norm()
+            / layer.mix.out.weight.grad.norm()).item()
 
 
 def test_the_published_start_is_next_to_the_dead_saddle():
     plane = slice(0, 2 * N)  # u and v
-    assert generator_gradient("cayley", plane, start="plane") > 100 * generator_gradient("cayley", plane, start="published") > 0
+    ours, published = (generator_gradient("cayley", plane, start=start)
+                       for start in ("plane", "published"))
+    assert ours > 100 * published > 0
 
 
 def test_at_the_saddle_nothing_flows():
@@ -477,7 +525,7 @@ def test_at_the_saddle_nothing_flows():
     for p in residual.generator.parameters():
         nn.init.zeros_(p)
     residual(x, mix).square().sum().backward()
-    assert all((p.grad == 0).all() for p in residual.generator.parameters())
+    assert all(p.grad.abs().max() < 1e-200 for p in residual.generator.parameters())
 
 
 def test_at_its_identity_the_exact_form_has_no_saddle():
@@ -512,8 +560,9 @@ def test_a_network_adds_one_penalty_a_sublayer():
     assert len(penalties) == 4
 
 
-@pytest.mark.parametrize("name, options", [("cayley", {}), ("geodesic", {}), ("exact", {}), ("stream", {}),
-                                           ("hybrid-hard", {}), ("hybrid", {"penalty": 0.0})])
+@pytest.mark.parametrize("name, options", [("cayley", {}), ("geodesic", {}), ("exact", {}),
+                                           ("stream", {}), ("hybrid-hard", {}),
+                                           ("hybrid", {"penalty": 0.0})])
 def test_no_gate_or_no_weight_no_penalty(name, options):
     with collect_penalties() as penalties:
         transformer(name, **options)(vectors())
@@ -556,7 +605,7 @@ def test_the_defaults_are_causal():
 
 # ---------------------------------------------------------------- the size of the matched model
 
-def test_the_fused_generator_with_as_many_hidden_units_is_within_one_percent_of_the_published_blocks():
+def test_the_fused_generator_s_blocks_are_within_one_percent_of_the_published_ones():
     config = TransformerConfig.benchmark(width=128, layers=6)
     trunk = Transformer(config, "emhc-hybrid", pool="sequence", hidden_ratio=1)
     assert abs(sum(p.numel() for p in trunk.layers.parameters()) / 1_779_240 - 1) < 0.01
@@ -565,13 +614,15 @@ def test_the_fused_generator_with_as_many_hidden_units_is_within_one_percent_of_
 # ---------------------------------------------------------------- errors
 
 @pytest.mark.parametrize("residual, width, options, message", [
-    (Cayley, 18, {}, "width must be divisible by streams, at least 2 of them, got width 18 and streams 4"),
-    (Cayley, 16, {"streams": 1}, "width must be divisible by streams, at least 2 of them, got width 16 and streams 1"),
-    (Geodesic, 12, {}, "width must be divisible by 2 · streams, at least 2 of them, got width 12 and 2 · streams 8"),
+    (Cayley, 18, {}, "width must be divisible by streams, .*, got width 18 and streams 4"),
+    (Cayley, 16, {"streams": 1},
+     "width must be divisible by streams, at least 2 of them, got width 16 and streams 1"),
+    (Geodesic, 12, {}, "width must be divisible by 2 · streams, .* width 12 and 2 · streams 8"),
     (Stream, 16, {"streams": 1}, "streams must be at least 2, got 1"),
     (Cayley, 16, {"pool": "mean"}, "pool must be one of 'causal', 'token', 'sequence', got 'mean'"),
     (Stream, 16, {"pool": "mean"}, "pool must be one of 'causal', 'token', 'sequence', got 'mean'"),
-    (Cayley, 16, {"maps": "random"}, "maps must be one of 'identity', 'published', 'none', got 'random'"),
+    (Cayley, 16, {"maps": "random"},
+     "maps must be one of 'identity', 'published', 'none', got 'random'"),
     (Hybrid, 16, {"gate": "step"}, "gate must be one of 'soft', 'hard', got 'step'"),
     (Stream, 16, {"gate": "step"}, "gate must be one of 'soft', 'hard', got 'step'"),
     (Hybrid, 16, {"start": "zero"}, "start must be one of 'plane', 'published', got 'zero'"),

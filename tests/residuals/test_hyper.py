@@ -3,14 +3,15 @@ import math
 import numpy as np
 import pytest
 import torch
+from shared import CLOSE, STREAMS, WIDTH, networks, shaken, sublayer, vectors
 from torch.testing import assert_close
 
 from geolab.probes import future_influence, states
 from geolab.residuals import HyperConnections
-from shared import CLOSE, STREAMS, WIDTH, networks, shaken, sublayer, vectors
 
 FORMS = [dict(dynamic=False), dict(tanh=True), dict(tanh=False)]
-every_form = pytest.mark.parametrize("options", FORMS, ids=["static", "dynamic", "dynamic without tanh"])
+every_form = pytest.mark.parametrize("options", FORMS,
+                                     ids=["static", "dynamic", "dynamic without tanh"])
 
 
 def by_hand(residual, x, mix):
@@ -42,15 +43,18 @@ def test_forward_is_the_equation_written_out(options):
 def test_step_zero_is_the_plain_network(options, streams):
     network, plain = networks("hyper", streams=streams, **options)
     x = vectors(2, 5, WIDTH)
-    for wide, single in zip(states(network, network.layers, x), states(plain, plain.layers, x), strict=True):
+    for wide, single in zip(states(network, network.layers, x), states(plain, plain.layers, x),
+                            strict=True):
         assert_close(wide, single.unsqueeze(-2).expand_as(wide), **CLOSE)
     assert_close(network.layers[-1].residual.reduce(wide), streams * single, **CLOSE)
-    assert_close(network(x), plain(x), rtol=1e-2, atol=0)  # a sum, not a mean: the last norm's eps weighs less
+    # a sum, not a mean: the last norm's eps weighs less
+    assert_close(network(x), plain(x), rtol=1e-2, atol=0)
 
 
 @pytest.mark.parametrize("index", range(6))
 def test_sublayers_read_the_streams_in_turn(index):
-    read, write, mix = HyperConnections(WIDTH, index, 6).coefficients(torch.randn(1, 2, STREAMS, WIDTH))
+    residual = HyperConnections(WIDTH, index, 6)
+    read, write, mix = residual.coefficients(torch.randn(1, 2, STREAMS, WIDTH))
     assert torch.equal(read, torch.eye(STREAMS)[index % STREAMS].expand(1, 2, -1))
     assert torch.equal(write, torch.ones(1, 2, STREAMS))
     assert torch.equal(mix, torch.eye(STREAMS).expand(1, 2, -1, -1))
@@ -65,7 +69,8 @@ def test_nothing_bounds_the_mix():
 
 
 def test_a_static_one_has_the_same_coefficients_everywhere():
-    mix = shaken(HyperConnections(WIDTH, dynamic=False).double()).coefficients(vectors(2, 3, STREAMS, WIDTH)).mix
+    residual = shaken(HyperConnections(WIDTH, dynamic=False).double())
+    mix = residual.coefficients(vectors(2, 3, STREAMS, WIDTH)).mix
     assert_close(mix, mix[:1, :1].expand_as(mix), rtol=0, atol=0)
     mix = shaken(HyperConnections(WIDTH).double()).coefficients(vectors(2, 3, STREAMS, WIDTH)).mix
     assert (mix[0, 0] - mix[0, 1]).abs().max() > 1e-2
@@ -79,7 +84,8 @@ def test_each_stream_generates_its_own_row():
     moved = [(a - b).abs() > 0 for a, b in zip(after, before, strict=True)]
     others = [0, 1, 3]
     assert moved[0][..., 2].all() and moved[1][..., 2].all() and moved[2][..., 2].all()
-    assert not (moved[0][..., others].any() or moved[1][..., others].any() or moved[2][..., others].any())
+    assert not (moved[0][..., others].any() or moved[1][..., others].any()
+                or moved[2][..., others].any())
 
 
 def test_the_scale_learns_from_the_second_step_on():
@@ -103,7 +109,8 @@ def test_it_stays_causal_when_trained(options):
 
 def test_no_static_weight_is_decayed():
     residual = HyperConnections(WIDTH)
-    assert {name for name, p in residual.named_parameters() if p.ndim >= 2} == {"generate.weight"}  # as `fit` chooses
+    # as `fit` chooses
+    assert {name for name, p in residual.named_parameters() if p.ndim >= 2} == {"generate.weight"}
 
 
 @pytest.mark.parametrize("options, message", [

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 import torch
+from shared import CLOSE, STREAMS, WIDTH, networks, shaken, sublayer, train, vectors
 from torch.testing import assert_close
 
 from geolab.probes import future_influence, states
 from geolab.residuals import JPmHC
-from shared import CLOSE, STREAMS, WIDTH, networks, shaken, sublayer, train, vectors
 
 ENTRY = dict(rtol=0, atol=1e-5)  # the entry's mean is 1 to float32 rounding
 every_retraction = pytest.mark.parametrize("retraction", ["iterated", "exact"])
@@ -30,19 +30,22 @@ def by_hand(residual, x, mix):
         y = eye + alpha * skew
         for _ in range(residual.steps):
             y = eye + alpha / 2 * skew @ (eye + y)
-    h_pre, h_post = softmax(read / residual.temperature, 1), softmax(write / residual.temperature, 0)
+    h_pre = softmax(read / residual.temperature, 1)
+    h_post = softmax(write / residual.temperature, 0)
     h = mix(torch.from_numpy((h_pre @ x).mean(0))).detach().numpy()
     return y @ x + w["scale"] * np.outer(h_post.sum(1), h)
 
 
-@pytest.mark.parametrize("options", [{}, {"streams": 3, "steps": 4, "alpha": 0.5, "temperature": 2.0},
-                                     {"retraction": "exact"}, {"retraction": "exact", "alpha": 3.0}])
+@pytest.mark.parametrize("options",
+                         [{}, {"streams": 3, "steps": 4, "alpha": 0.5, "temperature": 2.0},
+                          {"retraction": "exact"}, {"retraction": "exact", "alpha": 3.0}])
 def test_forward_is_the_equation_written_out(options):
     residual = shaken(JPmHC(WIDTH, 2, 6, **options).double())
     mix, x = sublayer(), vectors(2, 5, residual.streams, WIDTH)
     step = residual(x, mix)
     for b, t in np.ndindex(2, 5):
-        assert_close(step[b, t], torch.from_numpy(by_hand(residual, x[b, t].numpy(), mix)), rtol=1e-12, atol=1e-12)
+        assert_close(step[b, t], torch.from_numpy(by_hand(residual, x[b, t].numpy(), mix)),
+                     rtol=1e-12, atol=1e-12)
 
 
 @every_retraction
@@ -50,14 +53,16 @@ def test_forward_is_the_equation_written_out(options):
 def test_step_zero_is_the_plain_network(ends, retraction):
     network, plain = networks("jpmhc", ends=ends, retraction=retraction)
     x = vectors(2, 5, WIDTH)
-    for wide, single in zip(states(network, network.layers, x), states(plain, plain.layers, x), strict=True):
+    for wide, single in zip(states(network, network.layers, x), states(plain, plain.layers, x),
+                            strict=True):
         assert_close(wide.mean(-2), single, **ENTRY)
     assert_close(network(x), plain(x), **ENTRY)
 
 
 @every_retraction
 def test_coefficients_at_step_zero(retraction):
-    read, write, mix = JPmHC(WIDTH, retraction=retraction).coefficients(torch.randn(2, 3, STREAMS, WIDTH))
+    residual = JPmHC(WIDTH, retraction=retraction)
+    read, write, mix = residual.coefficients(torch.randn(2, 3, STREAMS, WIDTH))
     assert_close(read, torch.full((2, 3, STREAMS), 1 / STREAMS), rtol=0, atol=0)
     assert_close(write, torch.ones(2, 3, STREAMS), rtol=0, atol=0)
     assert_close(mix, torch.eye(STREAMS).expand(2, 3, -1, -1), rtol=0, atol=0)
@@ -68,14 +73,16 @@ def test_reads_and_writes_keep_their_sums():
     read, write, _ = residual.coefficients(vectors(2, 5, STREAMS, WIDTH))
     assert_close(read.sum(-1), torch.ones(2, 5, dtype=torch.float64), **CLOSE)
     assert_close(write.sum(-1), STREAMS * residual.scale.expand(2, 5), **CLOSE)
-    assert read.std(-1).max() > 1e-2 and (write / residual.scale).std(-1).max() > 1e-2  # of ten tokens, not all saturate
+    # of ten tokens, not all saturate
+    assert read.std(-1).max() > 1e-2 and (write / residual.scale).std(-1).max() > 1e-2
 
 
 @pytest.mark.parametrize("size", [0.03, 1.0, 10.0, 1e4])
 def test_the_exact_retraction_is_orthogonal_at_any_size_and_the_iterated_at_small_ones(size):
     defects = {}
     for retraction in ("exact", "iterated"):
-        mix = shaken(JPmHC(WIDTH, retraction=retraction).double(), size).coefficients(vectors(2, 5, STREAMS, WIDTH)).mix
+        residual = shaken(JPmHC(WIDTH, retraction=retraction).double(), size)
+        mix = residual.coefficients(vectors(2, 5, STREAMS, WIDTH)).mix
         defects[retraction] = (mix.mT @ mix - torch.eye(STREAMS).double()).abs().max()
     assert defects["exact"] < 1e-10
     assert (defects["iterated"] < 1e-3) == (size < 1)
@@ -91,8 +98,10 @@ def test_the_exact_retraction_is_the_limit_of_the_iterated():
 
 @every_retraction
 def test_copied_ends_leave_every_generator_dead_and_scaled_ends_do_not(retraction):
-    # copies, read and written alike, have one common gradient: W = H − Hᵀ gets none, nor do weights whose sum is fixed
-    dead, alive = (networks("jpmhc", ends=ends, retraction=retraction)[0] for ends in ("copied", "scaled"))
+    # copies, read and written alike, have one common gradient: W = H − Hᵀ gets none, nor do weights
+    # whose sum is fixed
+    dead, alive = (networks("jpmhc", ends=ends, retraction=retraction)[0]
+                   for ends in ("copied", "scaled"))
     for network in (dead, alive):
         train(network, steps=3)
     last = states(dead, dead.layers, vectors(2, 5, WIDTH))[-1]
@@ -116,7 +125,8 @@ def test_the_norm_learns_from_the_second_step_on():
 
 def test_only_the_first_and_the_last_residual_have_ends():
     network, _ = networks("jpmhc")
-    ends = [[name for name, _ in layer.residual.named_parameters() if name in ("entry", "exit")] for layer in network.layers]
+    ends = [[name for name, _ in layer.residual.named_parameters() if name in ("entry", "exit")]
+            for layer in network.layers]
     assert ends == [["entry"], [], [], ["exit"]]
     alone = JPmHC(WIDTH).double()
     x = vectors(2, 5, WIDTH)
@@ -124,19 +134,22 @@ def test_only_the_first_and_the_last_residual_have_ends():
     state = vectors(2, 5, STREAMS, WIDTH)
     with torch.no_grad():
         alone.exit.normal_()
-    assert_close(alone.reduce(state), sum(state[..., i, :] * alone.exit[i] for i in range(STREAMS)), **CLOSE)
+    assert_close(alone.reduce(state), sum(state[..., i, :] * alone.exit[i] for i in range(STREAMS)),
+                 **CLOSE)
 
 
 @every_retraction
 def test_it_stays_causal_when_trained(retraction):
-    assert future_influence(shaken(networks("jpmhc", retraction=retraction)[0]), vectors(2, 7, WIDTH)) == 0
+    assert future_influence(shaken(networks("jpmhc", retraction=retraction)[0]),
+                            vectors(2, 7, WIDTH)) == 0
 
 
 @pytest.mark.parametrize("options, message", [
     ({"streams": 1}, "streams must be at least 2, got 1"),
     ({"retraction": "cayley"}, "retraction must be one of 'iterated', 'exact', got 'cayley'"),
     ({"ends": "linear"}, "ends must be one of 'scaled', 'copied', got 'linear'"),
-    ({"retraction": "exact", "streams": 3}, "retraction='exact' is a closed form for 4 streams, got streams = 3; .*"),
+    ({"retraction": "exact", "streams": 3},
+     "retraction='exact' is a closed form for 4 streams, got streams = 3; .*"),
     ({"steps": 0}, "steps must be at least 1, got 0"),
     ({"steps": 2.5}, "steps must be a whole number, got 2.5"),
     ({"streams": "4"}, "streams must be a whole number, got '4'"),

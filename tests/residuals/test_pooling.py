@@ -51,7 +51,8 @@ def test_generator_is_linear_gelu_linear_of_what_is_pooled(how, normalise):
 
 @pytest.mark.parametrize("normalise", [False, True])
 def test_what_a_generator_reads(normalise):
-    generators = {how: Generator(6, 5, 3, how, normalise).double() for how in ("causal", "token", "sequence")}
+    generators = {how: Generator(6, 5, 3, how, normalise).double()
+                  for how in ("causal", "token", "sequence")}
     x, past = vectors(), torch.ones(7, 7).tril() > 0
     for how in ("causal", "token"):
         assert future_influence(generators[how], x) == 0

@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 import torch
 
-from geolab.models import REGIMES, RegimeModel
 from geolab.tasks import RandomTokens
+from studies.regime_models import REGIMES, RegimeModel
 from studies.regimes import COLUMNS, HINT, Hinted, profile, watched
 
 TASK = RandomTokens(vocabulary=8, length=6, train=16, validation=32)

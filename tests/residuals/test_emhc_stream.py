@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
 
-from geolab.probes.shortcut import shortcut_matrix
 from geolab.penalties import collect_penalties
+from geolab.probes.shortcut import shortcut_matrix
 from geolab.residuals import Mixer, Stream
 
 WIDTH, N, T = 6, 4, 3
@@ -25,7 +25,8 @@ def make(lively=False, **options):
 
 
 def some_state(seed=0):
-    return torch.randn(2, T, N, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(2, T, N, WIDTH, dtype=torch.float64,
+                       generator=torch.Generator().manual_seed(seed))
 
 
 def sublayer(x):
@@ -45,7 +46,8 @@ def test_forward_is_the_equation_written_out():
             u, v, beta, k, gate = r[:4], r[4:8], r[8], r[9:-1], r[-1]
             half = torch.log1p(beta.exp()) / 2 * (torch.outer(u, v) - torch.outer(v, u))
             one = torch.eye(N).double()
-            rotation, k, gate = torch.linalg.solve(one + half, one - half), k / k.norm(), 1 / (1 + (-gate).exp())
+            rotation, k = torch.linalg.solve(one + half, one - half), k / k.norm()
+            gate = 1 / (1 + (-gate).exp())
             z = gate * rotation @ x[b, t] + (1 - gate) * (flat - 2 * (k @ flat) * k).view(N, WIDTH)
             pre, post = (residual.router.weight @ normed + residual.router.bias).view(2, N, N)
             y = sublayer((pre.softmax(dim=1) @ z).mean(0))
@@ -69,16 +71,20 @@ def test_the_smallest_singular_value_is_the_distance_of_the_gate_from_one_half(s
 def test_its_reflection_turns_the_state_over_where_that_of_the_streams_does_not():
     x = some_state()
     mixer, streams = make(lively=True).coefficients(x), Stream(WIDTH).double().coefficients(x)
-    ends = mixer._replace(gate=torch.zeros_like(mixer.gate)), mixer._replace(gate=torch.ones_like(mixer.gate))
+    ends = [mixer._replace(gate=torch.full_like(mixer.gate, gate)) for gate in (0.0, 1.0)]
     for end, sign in zip(ends, (-1.0, 1.0)):
-        assert_close(torch.linalg.det(end.shortcut), torch.full((2, T), sign, dtype=torch.float64), rtol=0, atol=1e-10)
+        assert_close(torch.linalg.det(end.shortcut), torch.full((2, T), sign, dtype=torch.float64),
+                     rtol=0, atol=1e-10)
     k = streams.direction
-    on_state = torch.kron(torch.eye(N).double() - 2 * k.unsqueeze(-1) * k.unsqueeze(-2), torch.eye(WIDTH).double())
-    assert_close(torch.linalg.det(on_state), torch.ones(2, T, dtype=torch.float64), rtol=0, atol=1e-10)
+    on_state = torch.kron(torch.eye(N).double() - 2 * k.unsqueeze(-1) * k.unsqueeze(-2),
+                          torch.eye(WIDTH).double())
+    assert_close(torch.linalg.det(on_state), torch.ones(2, T, dtype=torch.float64), rtol=0,
+                 atol=1e-10)
 
 
 def test_it_starts_near_the_identity_or_as_published_where_it_is_singular():
-    assert_close(make().coefficients(some_state()).gate, torch.full((2, T), 1 / (1 + math.exp(-3)), dtype=torch.float64), rtol=0, atol=1e-6)
+    assert_close(make().coefficients(some_state()).gate,
+                 torch.full((2, T), 1 / (1 + math.exp(-3)), dtype=torch.float64), rtol=0, atol=1e-6)
     published = make(start="published").coefficients(some_state())
     assert torch.linalg.svdvals(published.shortcut)[..., -1].max() < 0.02
 

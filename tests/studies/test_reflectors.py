@@ -5,10 +5,17 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from geolab.models import AdditiveReflector, DeltaReflector, HybridReflector, JPmHCReflector, MHCReflector, StreamHybridReflector
 from geolab.operators import delta_matrix
-from geolab.probes import jacobian
 from geolab.penalties import collect_penalties
+from geolab.probes import jacobian
+from studies.reflectors import (
+    AdditiveReflector,
+    DeltaReflector,
+    HybridReflector,
+    JPmHCReflector,
+    MHCReflector,
+    StreamHybridReflector,
+)
 
 CLOSE = dict(rtol=0, atol=1e-12)
 
@@ -43,7 +50,8 @@ def test_delta_never_lengthens_and_reaches_the_reflection():
     assert_close(model(x), -x, **CLOSE)
 
 
-REFLECTORS = [AdditiveReflector, DeltaReflector, HybridReflector, JPmHCReflector, MHCReflector, StreamHybridReflector]
+REFLECTORS = [AdditiveReflector, DeltaReflector, HybridReflector, JPmHCReflector, MHCReflector,
+              StreamHybridReflector]
 every_reflector = pytest.mark.parametrize("reflector", REFLECTORS)
 
 
@@ -88,12 +96,13 @@ def test_hybrid_by_hand():
 
 @pytest.mark.parametrize("reflector", [HybridReflector, StreamHybridReflector])
 @pytest.mark.parametrize("bias", [-1.5, 0.0, 3.0])
-def test_gates_start_at_their_bias_and_add_the_penalty(reflector, bias):
+def test_the_gate_starts_at_its_bias_and_adds_the_penalty(reflector, bias):
     torch.manual_seed(0)
     model, gate = reflector(8, gate_bias=bias).double(), 1 / (1 + math.exp(-bias))
     with collect_penalties() as penalties:
         model(inputs(8))
-    assert_close(model.coefficients(inputs(8))[2], torch.full((20,), gate, dtype=torch.float64), **CLOSE)
+    assert_close(model.coefficients(inputs(8))[2], torch.full((20,), gate, dtype=torch.float64),
+                 **CLOSE)
     assert len(penalties) == 1
     assert_close(penalties[0].item(), 0.5 * 4 * gate * (1 - gate), **CLOSE)
     with collect_penalties() as penalties:
@@ -116,11 +125,13 @@ def test_hybrid_negates_by_its_reflection_or_by_a_rotation_whose_plane_holds_x()
     nn.init.zeros_(model.beta[-1].weight)
     nn.init.constant_(model.gate.bias, -40.0)                  # γ = 0: the reflection along x
     assert_close(model(x), -x, **CLOSE)
-    nn.init.constant_(model.gate.bias, 40.0)                   # γ = 1: the rotation, by 2 atan(β/2) in a plane with x
+    # γ = 1: the rotation, by 2 atan(β/2) in a plane with x
+    nn.init.constant_(model.gate.bias, 40.0)
     for beta, cosine in ((20.0, 0.980), (100.0, 0.9992)):
         nn.init.constant_(model.beta[-1].bias, beta)
         reached = torch.cosine_similarity(model(x), -x)
-        assert_close(reached, torch.full((20,), -math.cos(2 * math.atan(beta / 2)), dtype=torch.float64), rtol=0, atol=1e-8)
+        assert_close(reached, torch.full((20,), -math.cos(2 * math.atan(beta / 2)),
+                                         dtype=torch.float64), rtol=0, atol=1e-8)
         assert reached[0].item() == pytest.approx(cosine, abs=5e-4)
 
 
@@ -166,11 +177,13 @@ def distance_to_negation(start, z):
 def test_jpmhc_negates_exactly_from_the_papers_start_and_never_from_the_diagnostics():
     assert distance_to_negation("shifted", z=2.0) < 1e-7
     sizes = torch.linspace(0, 10, 1001).tolist()
-    assert min(distance_to_negation("identity", z) for z in sizes) == pytest.approx(math.sqrt(3), abs=1e-3)
+    nearest = min(distance_to_negation("identity", z) for z in sizes)
+    assert nearest == pytest.approx(math.sqrt(3), abs=1e-3)
 
 
 def test_jpmhc_refuses_an_unknown_start():
-    with pytest.raises(ValueError, match="^start must be one of 'identity', 'shifted', got 'zero'$"):
+    with pytest.raises(ValueError,
+                       match="^start must be one of 'identity', 'shifted', got 'zero'$"):
         JPmHCReflector(4, start="zero")
 
 
@@ -188,7 +201,8 @@ def test_mhc_by_hand():
         slices = x[i].view(4, 2)
         read = 1 / (1 + (-a * model.read.weight @ x[i] - model.read_bias).exp())
         write = 2 / (1 + (-b * model.write.weight @ x[i] - model.write_bias).exp())
-        assert_close(y[i].view(4, 2), matrix @ slices + write[:, None] * model.branch(read[:, None] * slices), **CLOSE)
+        assert_close(y[i].view(4, 2), matrix @ slices
+                     + write[:, None] * model.branch(read[:, None] * slices), **CLOSE)
 
 
 def test_mhc_mixes_doubly_stochastically_and_starts_far_from_the_identity():
@@ -199,5 +213,6 @@ def test_mhc_mixes_doubly_stochastically_and_starts_far_from_the_identity():
     assert_close(matrix.sum(-1), torch.ones(20, 4, dtype=torch.float64), rtol=0, atol=1e-6)
     assert (matrix > 0).all()
     diagonal = math.exp(2) / (math.exp(2) + 3)
-    assert_close(matrix.diagonal(dim1=-2, dim2=-1), torch.full((20, 4), diagonal, dtype=torch.float64), rtol=0, atol=0.02)
+    assert_close(matrix.diagonal(dim1=-2, dim2=-1),
+                 torch.full((20, 4), diagonal, dtype=torch.float64), rtol=0, atol=0.02)
     assert (read - 0.5).abs().max() < 0.02 and (write - 1).abs().max() < 0.02

@@ -1,0 +1,141 @@
+"""Z = G X, then X ← Z + b ⊗ F(norm aᵀZ): E-MHC-Geo's operators on n streams of full width.
+
+`Stream` (E-MHC-Geo-Stream) has G = γ Q + (1 − γ) H on the streams. Its reflection H turns n streams
+over, the same for every feature: on the state's n D numbers that is H ⊗ I, of determinant (−1)^D,
+which is 1 for an even D. `Mixer`, the mixer for ARC, has the reflection I − 2 k kᵀ with a k of n D
+numbers, of determinant −1 on the state itself: G X = γ (Q ⊗ I) X + (1 − γ) (I − 2 k kᵀ) X. The
+price is a generator with n D outputs. The smallest singular value of both blends is |2γ − 1|.
+
+The router's logits are two n × n matrices per token. a is the column mean of the row-wise softmax
+of one, b the row sums of the column-wise softmax of the other, so Σ aᵢ = 1 and Σ bᵢ = n.
+
+Legend: B batch, T positions, D width, n streams; u, v, β, k, γ are what the generator gives for a
+token.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from geolab.checks import require_count, require_number, require_option
+from geolab.operators import blend, cayley_rank2, delta_shortcut, householder_matrix, widened
+from geolab.operators.streams import stream_mix, stream_mix_write, stream_read
+from geolab.residuals import emhc
+from geolab.residuals.base import Sublayer
+from geolab.residuals.pooling import Generator, small_linear
+from geolab.residuals.streams import Streams
+
+
+class Stream(Streams):
+    """The hybrid operator on n streams of full width, read and written through a router.
+
+    Generator and router read X flattened and layer-normed.
+
+    Arguments:
+        width: D, of the sublayer and of each stream.
+        hidden: features inside the generator.
+        start: as in `Cayley`. The published code meant the generator's last layer to start at zero,
+            where k has no direction, then overwrote all of it, including the gate's bias:
+            "published" starts at γ = ½ whatever gate_bias says.
+        penalty: as in `Hybrid`; the published trainer never adds it here.
+        streams, pool, gate, gate_bias, beta_init: as in `Hybrid`.
+    """
+
+    spectrum = "singular values from |2γ − 1| to 1"
+
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4,
+                 pool: str = "causal", hidden: int = 48, start: str = "plane",
+                 beta_init: float = 0.1, gate: str = "soft", gate_bias: float = 3.0,
+                 penalty: float = 0.0):
+        super().__init__(width, index, count, streams=streams, fewest=2)
+        require_count("hidden", hidden)
+        require_number("penalty", penalty, 0)
+        require_option("gate", gate, ("soft", "hard"))
+        self.gate, self.penalty, self.leaks = gate, penalty, pool == "sequence"
+        self.generator = Generator(width * streams, hidden, 3 * streams + 2, pool, normalise=True)
+        if start != "published":
+            emhc.start_generator(self.generator, streams, start, beta_init, gate_bias)
+        self.router = small_linear(width * streams, 2 * streams**2)
+
+    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
+        mix, _, _, gate, read, write = self.coefficients(state)
+        emhc.penalise(gate, self.penalty)
+        heard = stream_read(state, stream_read(mix, read))  # aᵀ(G X) = (aᵀG) X
+        return stream_mix_write(state, mix, write, sublayer(heard))
+
+    def coefficients(self, state: Tensor) -> emhc.OperatorCoefficients:
+        flat = state.flatten(-2)
+        *plane, direction, gate = emhc.plane_direction_gate(self.generator(flat), self.streams)
+        rotation = cayley_rank2(*plane)
+        read_write = routes(self.router(F.layer_norm(flat, flat.shape[-1:])), self.streams)
+        mix = emhc.gated(rotation, direction, gate, self.gate)
+        return emhc.OperatorCoefficients(mix, rotation, direction, gate, *read_write)
+
+
+class MixerCoefficients(NamedTuple):
+    """What `Mixer` computes from a state."""
+
+    rotation: Tensor    # Q: (B, T, n, n)
+    direction: Tensor   # k: (B, T, n D), unit vectors
+    gate: Tensor        # γ: (B, T), in (0, 1)
+    read: Tensor        # a: (B, T, n)
+    write: Tensor       # b: (B, T, n)
+
+    @property
+    def shortcut(self) -> Tensor:
+        """γ (Q ⊗ I) + (1 − γ) (I − 2 k kᵀ), (B, T, n D, n D); the step itself never forms it."""
+        features = self.direction.shape[-1] // self.rotation.shape[-1]
+        turned = torch.kron(self.rotation, torch.eye(features).to(self.rotation))
+        return blend(turned, householder_matrix(self.direction), self.gate)
+
+
+class Mixer(Streams):
+    """The blend of a rotation of the streams and a reflection of the whole state.
+
+    The router is `Stream`'s. Generator and router read the token's own streams, flattened and
+    divided by their root mean square.
+
+    Arguments:
+        width: D, of the sublayer and of each stream.
+        hidden: features inside the generator.
+        streams, gate_bias, start, beta_init, penalty: as for `Stream`.
+    """
+
+    spectrum = "singular values from |2γ − 1| to 1"
+
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4,
+                 hidden: int = 48, start: str = "plane", beta_init: float = 0.1,
+                 gate_bias: float = 3.0, penalty: float = 0.0):
+        super().__init__(width, index, count, streams=streams, fewest=2)
+        require_count("hidden", hidden)
+        require_number("penalty", penalty, 0)
+        size, self.penalty = width * streams, penalty
+        self.generator = Generator(size, hidden, 2 * streams + size + 2, "token")
+        if start != "published":
+            emhc.start_generator(self.generator, streams, start, beta_init, gate_bias, size)
+        self.router = small_linear(size, 2 * streams**2)
+
+    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
+        rotation, direction, gate, read, write = self.coefficients(state)
+        emhc.penalise(gate, self.penalty)
+        turned = stream_mix(state, rotation)
+        reflected = delta_shortcut(state.flatten(-2), direction, 2.0).view_as(state)
+        z = torch.lerp(reflected, turned, gate.to(state.dtype)[..., None, None])
+        update = sublayer(stream_read(z, read))
+        return z + write.to(z.dtype).unsqueeze(-1) * update.unsqueeze(-2)
+
+    def coefficients(self, state: Tensor) -> MixerCoefficients:
+        flat = state.flatten(-2)
+        normed = F.rms_norm(flat, flat.shape[-1:])
+        numbers, logits = self.generator(normed), self.router(normed)
+        *plane, direction, gate = emhc.plane_direction_gate(numbers, self.streams)
+        rotation, read_write = cayley_rank2(*plane), routes(logits, self.streams)
+        return MixerCoefficients(rotation, direction, gate, *read_write)
+
+
+def routes(logits: Tensor, streams: int) -> tuple[Tensor, Tensor]:
+    """a and b, (B, T, n) both, out of a router's 2n² numbers."""
+    read, write = widened(logits).unflatten(-1, (2, streams, streams)).unbind(-3)
+    return read.softmax(-1).mean(-2), write.softmax(-2).sum(-1)

@@ -1,0 +1,108 @@
+"""Every public probe measures every registered residual, and the guide's own one too."""
+
+import inspect
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from shared import register_the_guide_s_residual
+from torch.utils._pytree import tree_leaves
+
+from geolab import probes
+from geolab.models import ContinuousModel, Transformer, TransformerConfig
+from geolab.probes import operators_by_layer, shortcut_matrix, states
+from geolab.residuals import REGISTRY
+
+
+def last_state(model, x):
+    return states(model.trunk, model.trunk.layers, model.read(x))[-1].flatten(2)  # (B, T, m)
+
+
+def matrices(model, x):
+    """(layers, B or 1, T or 1, m, m)."""
+    found = [shortcut_matrix(layer) for layer in operators_by_layer(model, x)]
+    assert all(matrix.ndim == 4 and matrix.shape[-1] == matrix.shape[-2] for matrix in found)
+    return torch.stack(found)
+
+
+def twice(x):
+    return 2 * x
+
+
+LABELS = torch.arange(14) % 3
+CASES = {  # each public probe at a model (B, T, 5) -> (B, T, 5) and an input of it
+    "asymmetry": lambda m, x: probes.asymmetry(m, twice, x),
+    "cech_residual": lambda m, x: probes.cech_residual(last_state(m, x), window=3, stride=1),
+    "commutator": lambda m, x: probes.commutator(m, twice, x),
+    "commutator_energy": lambda m, x: probes.commutator_energy(m, twice, x),
+    "commutator_factors": lambda m, x: probes.commutator_factors(m, twice, x),
+    "composite_gain": lambda m, x: probes.composite_gain(matrices(m, x)),
+    "dirichlet_energy": lambda m, x: probes.dirichlet_energy(last_state(m, x)),
+    "effective_rank": lambda m, x: probes.effective_rank(last_state(m, x)),
+    "future_influence": probes.future_influence,
+    "gradient_norms": lambda m, x: probes.gradient_norms(m(x).sum(), [m.read.weight]),
+    "influence": probes.influence,
+    "jacobian": lambda m, x: probes.jacobian(m, x[:1, :2]),
+    "jacobian_commutator": lambda m, x: probes.jacobian_commutator(m, twice, x),
+    "linear_commutator": lambda m, x: probes.linear_commutator(m, twice, x),
+    "linear_readout": lambda m, x: probes.linear_readout(last_state(m, x).flatten(0, 1), LABELS),
+    "norm_by_depth": lambda m, x: probes.norm_by_depth(states(m, m.trunk.layers, x)),
+    "norm_drift": lambda m, x: probes.norm_drift(m, 5, length=7, sequences=2),
+    "operators_by_layer": lambda m, x: [tuple(layer) for layer in operators_by_layer(m, x)],
+    "order_sensitivity": lambda m, x: probes.order_sensitivity({"m": m, "twice": twice}, x),
+    "pairwise": lambda m, x: probes.pairwise({"m": m, "twice": twice}, x),
+    "persistence": lambda m, x: probes.persistence(last_state(m, x).flatten(0, 1)),
+    "shortcut_matrix": matrices,
+    "spectrum": lambda m, x: probes.spectrum(matrices(m, x)),
+    "states": lambda m, x: probes.states(m, m.trunk.layers, x),
+    "statistics_by_layer": lambda m, x: probes.statistics_by_layer(matrices(m, x), threshold=0),
+    "stream_consensus": lambda m, x: probes.stream_consensus(matrices(m, x)),
+    "total_persistence": lambda m, x: probes.total_persistence(
+        probes.persistence(last_state(m, x).flatten(0, 1))),
+}
+OPTIONAL = () if find_spec("gudhi") else ("persistence", "total_persistence")
+
+
+def test_every_public_probe_has_a_case():
+    functions = {name for name in probes.__all__ if inspect.isfunction(getattr(probes, name))}
+    assert set(CASES) == functions
+
+
+def small_model(name):
+    """A small network with a residual, and an input of it."""
+    torch.manual_seed(0)
+    config = TransformerConfig.benchmark(width=16, layers=2, heads=2, max_length=8)
+    model = ContinuousModel(Transformer(config, name), 5)
+    return model, torch.randn(2, 7, 5, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_every_probe_measures_a_model_with_this_residual(name):
+    model, x = small_model(name)
+    for probe, measure in CASES.items():
+        if probe in OPTIONAL:
+            continue
+        numbers = [part for part in tree_leaves(measure(model, x))
+                   if isinstance(part, (torch.Tensor, float))]
+        assert all(torch.as_tensor(number).isfinite().all() for number in numbers), probe
+
+
+def test_every_probe_measures_the_guide_s_residual(monkeypatch):
+    name = register_the_guide_s_residual(monkeypatch)
+    test_every_probe_measures_a_model_with_this_residual(name)
+
+
+def test_the_guide_s_probe_measures_every_residual():
+    guide = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    source = re.search(r"```python\n# geolab/probes/\w+\.py\n(.*?)```", guide, re.DOTALL)[1]
+    probe = ModuleType("guide")
+    exec(source, vars(probe))
+    case = eval(re.search(r'`"stable_rank": (lambda m, x: [^`]+),`', guide)[1],
+                {"probes": probe, "matrices": matrices})
+    for name in REGISTRY:
+        found = case(*small_model(name))
+        assert ((found >= 1 - 1e-5) & (found <= 64)).all(), name
+    assert probe.stable_rank(torch.diag(torch.tensor([2.0, 1.0]))) == 1.25
