@@ -1,10 +1,11 @@
-"""What the compiler makes of each kernel for a GPU, on a machine without one: registers, spills, and how wide it loads.
+"""What the compiler makes of each kernel for a GPU, on a machine without one: registers, spills,
+and how wide it loads.
 
-    python -m benchmarks.assembly --out results/assembly.json   every kernel, at the benchmark's d, for compute capability 9.0
+    python -m benchmarks.assembly --out results/assembly.json   every kernel, at the benchmark's d
     python -m benchmarks.assembly stream_read --capability 80   one operator, for another capability
 
-Launches are caught before they reach a device: the public functions run on CPU tensors of the right shapes, and each kernel is
-compiled for the arguments it would have had.
+Launches are caught before they reach a device: the public functions run on CPU tensors of the right
+shapes, and each kernel is compiled for the arguments it would have had.
 """
 
 import argparse
@@ -15,7 +16,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -26,11 +26,15 @@ from triton.compiler import ASTSource
 
 from benchmarks.cases import CASES, SIZES, STREAMS, Case, draws
 from benchmarks.timing import cotangents_of, outputs_of
-from geolab import kernels
-from studies.results import record
 from geolab.kernels import launch
+from geolab.kernels.twins import TWINS
+from studies.results import record
 
-Launch = tuple[triton.JITFunction, dict, dict]  # kernel, its arguments by name, options such as num_warps
+# kernel, its arguments by name, options such as num_warps
+Launch = tuple[triton.JITFunction, dict, dict]
+
+
+WIDTHS = {".128": 16, ".64": 8, "16": 2, "8": 1}  # bytes of a load by its modifier; 4 without one
 
 
 def launches(run: Callable[[], object]) -> list[Launch]:
@@ -39,7 +43,8 @@ def launches(run: Callable[[], object]) -> list[Launch]:
 
     def catch(kernel, *args, grid, warmup, **options):
         names = [p.name for p in kernel.params]
-        given = dict(zip(names, args)) | {name: options.pop(name) for name in names if name in options}
+        given = dict(zip(names, args, strict=False)) | {name: options.pop(name) for name in names
+                                          if name in options}
         caught.append((kernel, given, options))
 
     triton.JITFunction.run, launch.INTERPRETED = catch, True
@@ -58,8 +63,10 @@ def compiled(kernel: triton.JITFunction, given: dict, options: dict, capability:
         if parameter.is_constexpr:
             signature[parameter.name], constants[parameter.name] = "constexpr", value
         elif isinstance(value, torch.Tensor):
-            signature[parameter.name] = "*" + triton.runtime.jit.type_canonicalisation_dict[str(value.dtype).removeprefix("torch.")]
-            attributes[place,] = [["tt.divisibility", 16]]  # what PyTorch allocates begins at a multiple of 512 bytes
+            dtype = str(value.dtype).removeprefix("torch.")
+            signature[parameter.name] = "*" + triton.runtime.jit.type_canonicalisation_dict[dtype]
+            # what PyTorch allocates begins at a multiple of 512 bytes
+            attributes[place,] = [["tt.divisibility", 16]]
         else:
             signature[parameter.name] = "fp32" if isinstance(value, float) else "i32"
             if not (parameter.do_not_specialize or isinstance(value, float) or value % 16):
@@ -69,60 +76,65 @@ def compiled(kernel: triton.JITFunction, given: dict, options: dict, capability:
 
 
 def report(kernel: triton.JITFunction, given: dict, options: dict, capability: int = 90) -> dict:
-    """Registers a thread, bytes of stack (spills), bytes of shared memory, and global loads and stores by width in bytes."""
+    """Registers per thread, bytes of stack (spills), bytes of shared memory, and global loads and
+    stores by width in bytes.
+    """
     binary = compiled(kernel, given, options, capability)
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(binary.asm["cubin"])
         file.flush()
         tool = Path(nvidia).parent / "bin" / "cuobjdump"
-        usage = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
-        sass = subprocess.run([tool, "-sass", file.name], capture_output=True, text=True, check=True).stdout
+        usage = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True,
+                               check=True).stdout
+        sass = subprocess.run([tool, "-sass", file.name], capture_output=True, text=True,
+                              check=True).stdout
     numbers = {name: int(re.search(rf"{name}:(\d+)", usage).group(1)) for name in ("REG", "STACK")}
     widths = Counter()
-    for kind, modifiers in re.findall(r"\b(LDG|STG)(?:STS)?\.E((?:\.\w+)*)", sass):  # LDGSTS loads into shared memory
-        width = 16 if ".128" in modifiers else 8 if ".64" in modifiers else 2 if "16" in modifiers else 1 if "8" in modifiers else 4
+    # LDGSTS loads into shared memory
+    for kind, modifiers in re.findall(r"\b(LDG|STG)(?:STS)?\.E((?:\.\w+)*)", sass):
+        width = next((bytes_ for mark, bytes_ in WIDTHS.items() if mark in modifiers), 4)
         widths[kind, width] += 1
-    return {"kernel": kernel.fn.__name__, "registers": numbers["REG"], "stack": numbers["STACK"], "shared": binary.metadata.shared,
-            "warps": binary.metadata.num_warps, "loads": {w: c for (k, w), c in sorted(widths.items()) if k == "LDG"},
+    return {"kernel": kernel.fn.__name__, "registers": numbers["REG"], "stack": numbers["STACK"],
+            "shared": binary.metadata.shared, "warps": binary.metadata.num_warps,
+            "loads": {w: c for (k, w), c in sorted(widths.items()) if k == "LDG"},
             "stores": {w: c for (k, w), c in sorted(widths.items()) if k == "STG"}}
 
 
-def twin(name: str) -> Callable:
-    """A kernel by its operator's name, on a machine that could not run it.
-
-    Raises: KeyError where there is none.
-    """
-    module = {twin: module for module, twins in kernels.MODULES.items() for twin in twins}[name]
-    return getattr(import_module(f"geolab.kernels.{module}"), name)
-
-
 def passes(case: Case, d: int, tokens: int = 64) -> list[Launch]:
-    """What a case launches, forward and backward, with its state in bfloat16. No kernel is compiled for a number of tokens."""
+    """What a case launches, forward and backward, with its state in bfloat16.
+
+    No kernel is compiled for a number of tokens.
+    """
     def run():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # nothing is computed: numbers mean nothing
             outputs = outputs_of(kernel, inputs)
             torch.autograd.grad(outputs, inputs, cotangents_of(outputs))
 
-    kernel = partial(twin(case.twin), **case.options)  # imported here: inside `launches` it would be the interpreter's form
+    kernel = partial(TWINS[case.twin], **case.options)
     dtype = torch.bfloat16 if case.kind == "state" else torch.float32
-    inputs = tuple(x.detach().requires_grad_() for x in case.inputs(tokens, STREAMS, d, *draws("cpu", dtype, seed=0)))
+    inputs = tuple(x.detach().requires_grad_() for x in case.inputs(tokens, STREAMS, d,
+                                                                    *draws("cpu", dtype, seed=0)))
     return launches(run)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.assembly", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.assembly", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("only", nargs="*", metavar="NAME", help=f"of {'; '.join(CASES)}")
     parser.add_argument("--features", type=int, help="d, in place of the benchmark's")
-    parser.add_argument("--capability", type=int, default=90, help="of the GPU, times ten (default %(default)s)")
-    parser.add_argument("--out", type=Path, help="a JSON file to write, with the versions that compiled")
+    parser.add_argument("--capability", type=int, default=90,
+                        help="of the GPU, times ten (default %(default)s)")
+    parser.add_argument("--out", type=Path,
+                        help="a JSON file to write, with the versions that compiled")
     parser.add_argument("--force", action="store_true", help="write over it")
     given = parser.parse_args(arguments)
     if strange := [name for name in given.only if name not in CASES]:
         parser.error(f"unknown operator {strange[0]!r}; known: {'; '.join(CASES)}")
     if given.out and given.out.exists() and not given.force:
         parser.error(f"{given.out} exists; --force writes over it")
-    print(f"{'operator':<22} {'d':>5}  {'kernel':<28} {'registers':>9} {'stack':>5} {'shared':>7} {'warps':>5}  loads and stores: bytes × times")
+    print(f"{'operator':<22} {'d':>5}  {'kernel':<28} {'registers':>9} {'stack':>5} {'shared':>7} "
+          f"{'warps':>5}  loads and stores: bytes × times")
     rows = []
     for name, case in CASES.items():
         if not given.only or name in given.only:
@@ -130,12 +142,15 @@ def main(arguments: list[str] | None = None) -> None:
                 for launch_ in passes(case, d):
                     row = {"operator": name, "d": d} | report(*launch_, given.capability)
                     rows.append(row)
-                    wide = ["  ".join(f"{width} × {times}" for width, times in row[side].items()) for side in ("loads", "stores")]
-                    print(f"{name:<22} {d:>5}  {row['kernel']:<28} {row['registers']:>9} {row['stack']:>5} {row['shared']:>7} {row['warps']:>5}  "
+                    wide = ["  ".join(f"{width} × {times}" for width, times in row[side].items())
+                            for side in ("loads", "stores")]
+                    print(f"{name:<22} {d:>5}  {row['kernel']:<28} {row['registers']:>9} "
+                          f"{row['stack']:>5} {row['shared']:>7} {row['warps']:>5}  "
                           + " | ".join(wide), flush=True)
     if given.out:
         record(given.out, "what the compiler makes of each kernel",
-               {"device": "none", "capability": given.capability, "n": STREAMS, "rows": rows}, force=given.force)
+               {"device": "none", "capability": given.capability, "n": STREAMS, "rows": rows},
+               force=given.force)
 
 
 if __name__ == "__main__":

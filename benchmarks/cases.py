@@ -1,6 +1,7 @@
-"""What is measured: each operator that has a kernel, the inputs that it takes, and its floor in bytes.
+"""What is measured: each operator that has a kernel, the inputs that it takes, and its floor in
+bytes.
 
-Legend: N tokens, n streams, d features a stream, e bytes a number of the state.
+Legend: N tokens, n streams, d features per stream, e bytes per number of the state.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from geolab import operators
 from geolab.kernels import floors
 
 Draw = Callable[..., Tensor]  # sizes -> a tensor of random numbers
-SIZES = {"state": ((8192, 4096), (65536, 768)), "matrices": ((8192, 0), (65536, 0))}  # N and d; matrices have no features
+# N and d; matrices have no features
+SIZES = {"state": ((8192, 4096), (65536, 768)), "matrices": ((8192, 0), (65536, 0))}
 STREAMS, CHANNELS, EPS = 4, 4, 1e-5
 
 
@@ -24,10 +26,11 @@ class Case(NamedTuple):
 
     Arguments:
         twin: the name of its kernel in `geolab.kernels.TWINS`.
-        inputs: (N, n, d, state, number) -> its tensors, all of which get gradients; `state` draws in the state's dtype, `number`
-            in float32.
+        inputs: (N, n, d, state, number) -> its tensors, all of which get gradients; `state` draws
+            in the state's dtype, `number` in float32.
         floor: (N, n, d, e) -> Bytes.
-        kind: "state" where bytes bound it, "matrices" where it works on n × n numbers a token and microseconds count.
+        kind: "state" where bytes bound it, "matrices" where it works on n × n numbers per token and
+            microseconds count.
         options: of the operator and its kernel, by name.
     """
 
@@ -57,7 +60,8 @@ def _mix_write(N, n, d, state, number):
 
 
 def _gated(N, n, d, state, number):
-    return state(N, n, d), number(N, n), number(N, n), number(N), F.normalize(number(N, n), dim=-1), number(N).sigmoid()
+    return (state(N, n, d), number(N, n), number(N, n), number(N),
+            F.normalize(number(N, n), dim=-1), number(N).sigmoid())
 
 
 def _delta(N, n, d, state, number):
@@ -91,19 +95,33 @@ def _skew(N, n, d, state, number):
 CASES: dict[str, Case] = {
     "stream_read": Case("stream_read", operators.stream_read, _read, floors.stream_read),
     "stream_mix": Case("stream_mix", operators.stream_mix, _mix, floors.stream_mix),
-    "stream_mix_write": Case("stream_mix_write", operators.stream_mix_write, _mix_write, floors.stream_mix_write),
+    "stream_mix_write": Case(
+        "stream_mix_write", operators.stream_mix_write, _mix_write, floors.stream_mix_write),
     "gated_mix": Case("gated_mix", operators.gated_mix, _gated, floors.gated_mix),
-    "delta_update": Case("delta_update", operators.delta_update, _delta, lambda N, n, d, e: floors.delta_update(N, d, 1, e), options={"eps": EPS}),
-    "delta_update, d_v = 4": Case("delta_update", operators.delta_update, _delta_matrix,
-                                  lambda N, n, d, e: floors.delta_update(N, d, CHANNELS, e), options={"eps": EPS}),
-    "diagonal_update": Case("diagonal_update", operators.diagonal_update, _diagonal, lambda N, n, d, e: floors.diagonal_update(N, d, e)),
-    "rms_linear": Case("rms_linear", operators.rms_linear, _generator,
-                       lambda N, n, d, e: floors.rms_linear(N, n * d, n * (n + 2), e), options={"eps": EPS}),
-    "sinkhorn": Case("sinkhorn", operators.sinkhorn, _logits, lambda N, n, d, e: floors.sinkhorn(N, n), "matrices"),
-    "sinkhorn, rows first": Case("sinkhorn", operators.sinkhorn, _logits, lambda N, n, d, e: floors.sinkhorn(N, n), "matrices",
-                                 {"order": "row-column"}),
-    "cayley_rank2": Case("cayley_rank2", operators.cayley_rank2, _plane, lambda N, n, d, e: floors.cayley_rank2(N, n), "matrices"),
-    "cayley_skew4": Case("cayley_skew4", operators.cayley_skew4, _skew, lambda N, n, d, e: floors.cayley_skew4(N), "matrices"),
+    "delta_update": Case(
+        "delta_update", operators.delta_update, _delta,
+        lambda N, n, d, e: floors.delta_update(N, d, 1, e), options={"eps": EPS}),
+    "delta_update, d_v = 4": Case(
+        "delta_update", operators.delta_update, _delta_matrix,
+        lambda N, n, d, e: floors.delta_update(N, d, CHANNELS, e), options={"eps": EPS}),
+    "diagonal_update": Case(
+        "diagonal_update", operators.diagonal_update, _diagonal,
+        lambda N, n, d, e: floors.diagonal_update(N, d, e)),
+    "rms_linear": Case(
+        "rms_linear", operators.rms_linear, _generator,
+        lambda N, n, d, e: floors.rms_linear(N, n * d, n * (n + 2), e), options={"eps": EPS}),
+    "sinkhorn": Case(
+        "sinkhorn", operators.sinkhorn, _logits, lambda N, n, d, e: floors.sinkhorn(N, n),
+        "matrices"),
+    "sinkhorn, rows first": Case(
+        "sinkhorn", operators.sinkhorn, _logits, lambda N, n, d, e: floors.sinkhorn(N, n),
+        "matrices", {"order": "row-column"}),
+    "cayley_rank2": Case(
+        "cayley_rank2", operators.cayley_rank2, _plane,
+        lambda N, n, d, e: floors.cayley_rank2(N, n), "matrices"),
+    "cayley_skew4": Case(
+        "cayley_skew4", operators.cayley_skew4, _skew, lambda N, n, d, e: floors.cayley_skew4(N),
+        "matrices"),
 }
 
 

@@ -1,14 +1,17 @@
-"""The closed-form Cayley transform of 4 × 4 matrices against torch.linalg.solve, on one thread of a CPU.
+"""The closed-form Cayley transform of 4 × 4 matrices against torch.linalg.solve, on one thread of a
+CPU.
 
     python -m benchmarks.cayley_cpu --out results/cayley_cpu.json     about two minutes
     python -m benchmarks.cayley_cpu --rounds 5                        a first look
 
-  solve      what one writes without the closed form: build M, solve (I + M) Q = I − M, differentiate by autograd
+  solve      what one writes without the closed form: build M, solve (I + M) Q = I − M, and let
+             autograd differentiate
   ours       geolab.operators; both also compiled by torch.compile(fullgraph=True)
   defect     the largest entry of |QᵀQ − I|, in float32, of generators of magnitude 10⁶
 
-The contenders take turns, and each one's fastest round counts, in seconds of this process: others on the machine don't count.
-All inputs need gradients, in the forward pass too. Forward + backward asks for the gradients of all of them, by a random cotangent.
+The contenders take turns, and each one's fastest round counts, in seconds of this process: others
+on the machine don't count. All inputs need gradients, in the forward pass too. Forward + backward
+asks for the gradients of all of them, by a random cotangent.
 """
 
 import argparse
@@ -19,13 +22,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from studies.results import record
 from geolab.operators import cayley_rank2, cayley_skew4, skew
+from studies.results import record
 
 SIZES = (65536, 64)
 MAGNITUDE = 1e6
 EXPERIMENT = "closed-form Cayley of 4 × 4 matrices against torch.linalg.solve, seconds a call"
-RATIOS = {"eager": ("solve", "ours"), "compiled": ("solve", "ours, compiled"), "both compiled": ("solve, compiled", "ours, compiled")}
+RATIOS = {"eager": ("solve", "ours"), "compiled": ("solve", "ours, compiled"),
+          "both compiled": ("solve, compiled", "ours, compiled")}
 
 
 def solve_skew4(w: Tensor) -> Tensor:
@@ -46,10 +50,13 @@ def generator(count: int) -> tuple[Tensor, ...]:
     return skew(torch.randn(count, 4, 4)),
 
 
-OPERATORS = {"cayley_rank2": (cayley_rank2, solve_rank2, plane), "cayley_skew4": (cayley_skew4, solve_skew4, generator)}
+OPERATORS: dict[str, tuple[Callable, Callable, Callable]] = {
+    "cayley_rank2": (cayley_rank2, solve_rank2, plane),
+    "cayley_skew4": (cayley_skew4, solve_skew4, generator)}
 
 
-def fastest(runs: Mapping[str, Callable[[], object]], repeats: int, rounds: int) -> dict[str, float]:
+def fastest(runs: Mapping[str, Callable[[], object]], repeats: int, rounds: int) -> dict[str,
+                                                                                         float]:
     """Seconds of one call of each, which took turns of so many calls."""
     def turn(run: Callable[[], object]) -> float:
         start = time.process_time()
@@ -57,31 +64,40 @@ def fastest(runs: Mapping[str, Callable[[], object]], repeats: int, rounds: int)
             run()
         return (time.process_time() - start) / repeats
 
-    times = [[turn(run) for run in runs.values()] for _ in range(rounds + 1)][1:]  # the first round warms up, and compiles
-    return {name: min(column) for name, column in zip(runs, zip(*times))}
+    # the first round warms up, and compiles
+    times = [[turn(run) for run in runs.values()] for _ in range(rounds + 1)][1:]
+    columns = zip(*times, strict=True)
+    return {name: min(column) for name, column in zip(runs, columns, strict=True)}
 
 
 def measured(name: str, count: int, rounds: int, turn: int, compiler: str) -> list[dict]:
-    """One row for each pass: seconds of every contender, and how many times as fast as solve ours is."""
+    """One row for each pass: seconds of every contender, and how many times as fast as solve ours
+    is.
+    """
     ours, solve, draw = OPERATORS[name]
     inputs, cotangent = [x.requires_grad_() for x in draw(count)], torch.randn(count, 4, 4)
     torch.compiler.reset()
     contenders = {"solve": solve, "ours": ours} | {
-        f"{which}, compiled": torch.compile(function, fullgraph=True, dynamic=False, backend=compiler)
+        f"{which}, compiled":
+            torch.compile(function, fullgraph=True, dynamic=False, backend=compiler)
         for which, function in (("solve", solve), ("ours", ours))}
     passes = {"forward": lambda function: function(*inputs),
-              "forward + backward": lambda function: torch.autograd.grad(function(*inputs), inputs, cotangent)}
+              "forward + backward":
+                  lambda function: torch.autograd.grad(function(*inputs), inputs, cotangent)}
     rows = []
     for which, run in passes.items():
-        runs = {contender: lambda function=function: run(function) for contender, function in contenders.items()}
+        runs = {contender: lambda function=function, run=run: run(function)
+                for contender, function in contenders.items()}
         seconds = fastest(runs, max(1, turn // count), rounds)
         seconds = {contender: float(f"{value:.4g}") for contender, value in seconds.items()}
-        rows.append({"operator": name, "matrices": count, "pass": which, "seconds": seconds, "times as fast": ratios(seconds)})
+        rows.append({"operator": name, "matrices": count, "pass": which, "seconds": seconds,
+                     "times as fast": ratios(seconds)})
     return rows
 
 
 def ratios(seconds: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(seconds[over] / seconds[under], 3) for name, (over, under) in RATIOS.items()}
+    return {name: round(seconds[over] / seconds[under], 3)
+            for name, (over, under) in RATIOS.items()}
 
 
 def defects(name: str, count: int) -> dict[str, float]:
@@ -97,29 +113,37 @@ def defects(name: str, count: int) -> dict[str, float]:
 
 def line(row: dict) -> str:
     times = "".join(f"{1e6 * seconds:>17,.0f}" for seconds in row["seconds"].values())
-    return f"{row['operator']:<13}{row['matrices']:>7} {row['pass']:<19}{times}" + "".join(f"{x:>14.2f}×" for x in row["times as fast"].values())
+    faster = "".join(f"{x:>14.2f}×" for x in row["times as fast"].values())
+    return f"{row['operator']:<13}{row['matrices']:>7} {row['pass']:<19}{times}{faster}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cayley_cpu", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="matrices a call (default %(default)s)")
-    parser.add_argument("--rounds", type=int, default=40, help="the fastest counts (default %(default)s)")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES,
+                        help="matrices a call (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=40,
+                        help="the fastest counts (default %(default)s)")
     parser.add_argument("--turn", type=int, default=20_000,
-                        help="matrices a turn at the least: small batches are repeated, or the clock is too coarse (default %(default)s)")
-    parser.add_argument("--compiler", default="inductor", help="backend of torch.compile (default %(default)s)")
+                        help="the fewest matrices per turn: small batches are repeated, since "
+                             "the clock is coarse (default %(default)s)")
+    parser.add_argument("--compiler", default="inductor",
+                        help="backend of torch.compile (default %(default)s)")
     parser.add_argument("--out", type=Path, help="a JSON file, with provenance")
     parser.add_argument("--force", action="store_true", help="write over it")
     given = parser.parse_args(arguments)
     if min(given.rounds, *given.sizes) < 1:
-        parser.error(f"--rounds and --sizes must be at least 1, got {given.rounds} and {given.sizes}")
+        parser.error("--rounds and --sizes must be at least 1, "
+                     f"got {given.rounds} and {given.sizes}")
     if given.out and given.out.exists() and not given.force:
         parser.error(f"{given.out} exists; --force writes over it")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         torch.manual_seed(0)
-        print(f"{'µs a call':<40}" + "".join(f"{x:>17}" for x in ("solve", "ours", "solve, compiled", "ours, compiled"))
+        print(f"{'µs a call':<40}" + "".join(f"{x:>17}"
+                                             for x in ("solve", "ours", "solve, compiled",
+                                                                  "ours, compiled"))
               + "".join(f"{x:>15}" for x in RATIOS))
         rows = []
         for name in OPERATORS:
@@ -129,8 +153,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         defect = {name: defects(name, 10_000) for name in OPERATORS}
         print("defect at magnitude 10⁶:", defect)
         if given.out:
-            record(given.out, EXPERIMENT, {"rounds": given.rounds, "compiler": given.compiler, "times": rows,
-                                           "magnitude": MAGNITUDE, "defect": defect}, force=given.force)
+            record(given.out, EXPERIMENT, {"rounds": given.rounds, "compiler": given.compiler,
+                                           "times": rows, "magnitude": MAGNITUDE, "defect": defect},
+                   force=given.force)
     finally:
         torch.set_num_threads(threads)
 

@@ -1,16 +1,20 @@
-"""Every kernel against PyTorch eager, torch.compile and its peers, on a CUDA device, forward and backward.
+"""Every kernel against PyTorch eager, torch.compile and its peers, on a CUDA device, forward and
+backward.
 
     python -m benchmarks.kernels --out results/kernels_h200.json         everything: some minutes
-    python -m benchmarks.kernels --only stream_read --quick              one operator at an eighth of the tokens
-    TRITON_INTERPRET=1 python -m benchmarks.kernels --interpret          no GPU: errors at a tiny size, no times
+    python -m benchmarks.kernels --only stream_read --quick              an eighth of the tokens
+    TRITON_INTERPRET=1 python -m benchmarks.kernels --interpret          no GPU: errors, no times
 
-Nothing is timed before it is right: outputs and all gradients of each contender, at the full size, out of memory that was NaN before,
-are compared with the reference in float64. A contender with a wrong gradient has no backward time.
+Nothing is timed before it is right: outputs and all gradients of each contender, at the full size,
+out of memory that was NaN before, are compared with the reference in float64. A contender with a
+wrong gradient has no backward time.
 
-  µs       the median time of one pass on the device, by replays of CUDA graphs in which the contenders take turns
-  floor    floor bytes / time / bandwidth of a copy, measured in the same run: 100 % moves each number once and does nothing else
+  µs       the median time of one pass on the device, by replays of CUDA graphs that take turns
+  floor    floor bytes / time / bandwidth of a copy, measured in the same run: 100 % moves each
+           number once and does nothing else
   peak     memory allocated above the inputs
-  error    ‖got − wanted‖ / ‖wanted‖, the worst of the outputs (forward) and of the gradients (backward); ! past the tolerance
+  error    ‖got − wanted‖ / ‖wanted‖, the worst of the outputs (forward) and of the gradients
+           (backward); ! past the tolerance
 
 Packages that are compared when they are installed: pip install liger-kernel hyper-connections.
 """
@@ -31,12 +35,13 @@ from benchmarks import timing
 from benchmarks.cases import CASES, SIZES, STREAMS, Case, draws
 from benchmarks.peers import installed, peers
 from geolab import kernels
-from studies.results import record
 from geolab.kernels.floors import Bytes
+from studies.results import record
 
 SIDES = ("forward", "backward")
 KERNEL_TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 4e-3}
-OTHER_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 3e-2}  # eager PyTorch rounds coefficients and sums to the state's dtype
+# eager PyTorch rounds coefficients and sums to the state's dtype
+OTHER_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 3e-2}
 CACHE = 128 * 2**20  # bytes; more than the L2 cache of any device so far
 TINY = {"state": ((37, 48),), "matrices": ((37, 0),)}
 EXPERIMENT = "kernels against PyTorch eager, torch.compile and peers: one pass on the device"
@@ -46,7 +51,8 @@ def contenders(name: str, case: Case, compiler: str) -> dict[str, Callable]:
     """Everything that computes a case; the kernel first, where there is one."""
     compiled = torch.compile(case.function, fullgraph=True, dynamic=False, backend=compiler)
     ours = {"kernel": _under("always", case.function)} if case.twin in kernels.TWINS else {}
-    return ours | {"eager": _under("never", case.function), "compiled": _under("never", compiled)} | peers(name)
+    return ours | {"eager": _under("never", case.function),
+                   "compiled": _under("never", compiled)} | peers(name)
 
 
 def _under(mode: str, function: Callable) -> Callable:
@@ -62,10 +68,12 @@ def wanted(case: Case, inputs: tuple[Tensor, ...], cotangents: list[Tensor]) -> 
     leaves = [x.detach().double().requires_grad_() for x in inputs]
     with kernels.use("never"):
         outputs = timing.outputs_of(case.function, leaves)
-    return [*(y.detach() for y in outputs), *torch.autograd.grad(outputs, leaves, [g.double() for g in cotangents])]
+    return [*(y.detach() for y in outputs),
+            *torch.autograd.grad(outputs, leaves, [g.double() for g in cotangents])]
 
 
-def errors(function: Callable, inputs: tuple[Tensor, ...], cotangents: list[Tensor], reference: list[Tensor]) -> tuple[float, float]:
+def errors(function: Callable, inputs: tuple[Tensor, ...], cotangents: list[Tensor],
+           reference: list[Tensor]) -> tuple[float, float]:
     """The worst relative error of an output, and that of a gradient."""
     with _poisoned(inputs[0].is_cuda):
         outputs = timing.outputs_of(function, inputs)
@@ -83,24 +91,33 @@ def _distance(got: Tensor, reference: Tensor) -> float:
 
 @contextmanager
 def _poisoned(cuda: bool) -> Iterator[None]:
-    """What is allocated inside begins as NaN: in kernels always, elsewhere where a large block of the device's memory is used again."""
+    """What is allocated inside begins as NaN: in kernels always, elsewhere where a large block of
+    the device's memory is used again.
+    """
     if cuda:
         timing.poison()
     if not kernels.TWINS:
         yield
         return
     from geolab.kernels import launch
-    before, launch.allocate = launch.allocate, lambda shape, **where: torch.full(shape, float("nan"), **where)
+    before, launch.allocate = launch.allocate, lambda shape, **where: torch.full(shape,
+                                                                                 float("nan"),
+                                                                                 **where)
     try:
         yield
     finally:
         launch.allocate = before
 
 
-def measure(name: str, case: Case, N: int, d: int, device: str, bandwidth: float, rounds: int) -> list[dict]:
-    """A row a contender: errors, and, for any rounds, times and memory. What fails has its message in place of numbers."""
-    torch._dynamo.reset()  # all operators share one wrapper, and Dynamo limits the versions of a function that it keeps
-    dtype = torch.bfloat16 if case.kind == "state" and device == "cuda" else torch.float32  # the interpreter truncates bfloat16
+def measure(name: str, case: Case, N: int, d: int, device: str, bandwidth: float,
+            rounds: int) -> list[dict]:
+    """A row a contender: errors, and, for any rounds, times and memory.
+
+    What fails has its message in place of numbers.
+    """
+    torch._dynamo.reset()  # Dynamo limits the versions of a function that it keeps
+    # the interpreter truncates bfloat16
+    dtype = torch.bfloat16 if case.kind == "state" and device == "cuda" else torch.float32
     state, number = draws(device, dtype, seed=0)
 
     def inputs() -> tuple[Tensor, ...]:
@@ -111,12 +128,16 @@ def measure(name: str, case: Case, N: int, d: int, device: str, bandwidth: float
         cotangents = timing.cotangents_of(timing.outputs_of(case.function, first), seed=1)
     reference = wanted(case, first, cotangents)
     rows, right = [], []
-    for contender, function in contenders(name, case, "inductor" if device == "cuda" else "aot_eager").items():
-        row = {"operator": name, "contender": contender, "N": N, "n": STREAMS, "d": d, "dtype": str(dtype).removeprefix("torch.")}
+    for contender, function in contenders(name, case, "inductor" if device == "cuda"
+                                          else "aot_eager").items():
+        row = {"operator": name, "contender": contender, "N": N, "n": STREAMS, "d": d,
+               "dtype": str(dtype).removeprefix("torch.")}
         rows.append(row)
         try:
-            row["error"] = dict(zip(SIDES, errors(function, first, cotangents, reference)))
-        except Exception as problem:  # a contender that can't do a size is a result, and stands in the table
+            found = errors(function, first, cotangents, reference)
+            row["error"] = dict(zip(SIDES, found, strict=True))
+        # a contender that can't do a size is a result, and stands in the table
+        except Exception as problem:
             row["failed"] = _message(problem)
             continue
         tolerance = (KERNEL_TOLERANCE if contender == "kernel" else OTHER_TOLERANCE)[dtype]
@@ -128,26 +149,30 @@ def measure(name: str, case: Case, N: int, d: int, device: str, bandwidth: float
         # enough input sets to leave the cache behind, and for about a millisecond of work
         floor, size = case.floor(N, STREAMS, d, dtype.itemsize), sum(x.nbytes for x in first)
         more = min(64, max(2, 2 * CACHE // size, int(1e-3 * bandwidth / floor.forward))) - 1
-        _time(right, [first, *(inputs() for _ in range(more))], cotangents, floor, bandwidth, rounds)
+        _time(right, [first, *(inputs() for _ in range(more))], cotangents, floor, bandwidth,
+              rounds)
     return rows
 
 
-def _time(right: list[tuple[dict, Callable]], sets: list[tuple[Tensor, ...]], cotangents: list[Tensor], floor: Bytes,
-          bandwidth: float, rounds: int) -> None:
+def _time(right: list[tuple[dict, Callable]], sets: list[tuple[Tensor, ...]],
+          cotangents: list[Tensor], floor: Bytes, bandwidth: float, rounds: int) -> None:
     """Add times and memory to the rows of those that are right; a wrong gradient isn't timed."""
     graphs = []
     for row, function in right:
         try:
-            row["peak_bytes"] = dict(zip(SIDES, timing.peaks(function, sets[0], cotangents)))
+            peaks = timing.peaks(function, sets[0], cotangents)
+            row["peak_bytes"] = dict(zip(SIDES, peaks, strict=True))
             graphs.append((row, timing.captured(function, sets, cotangents)))
         except Exception as problem:  # as above: not every peer can be captured
             row["failed"] = _message(problem)
-    runs = {(place, side): getattr(passes, side).replay for place, (_, passes) in enumerate(graphs) for side in SIDES}
+    runs = {(place, side): getattr(passes, side).replay for place, (_, passes) in enumerate(graphs)
+            for side in SIDES}
     for (place, side), seconds in timing.turns(runs, rounds).items():
         row, _ = graphs[place]
         if row["right"][side]:
             time, tenths = median(seconds) / len(sets), quantiles(seconds, n=10)
-            for key, found in {"us": 1e6 * time, "us_low": 1e6 * tenths[0] / len(sets), "us_high": 1e6 * tenths[-1] / len(sets),
+            for key, found in {"us": 1e6 * time, "us_low": 1e6 * tenths[0] / len(sets),
+                               "us_high": 1e6 * tenths[-1] / len(sets),
                                "floor_share": getattr(floor, side) / time / bandwidth}.items():
                 row.setdefault(key, {})[side] = _digits(found)
     graphs.clear()
@@ -165,7 +190,8 @@ def _digits(number: float) -> float:
 
 
 HEAD = (f"{'operator':<21} {'N':>6} {'d':>5}  {'contender':<17} "
-        + "  ".join(f"{time:>8} {'floor':>6} {'peak':>9} {'error':>8} " for time in ("µs", "µs back")))
+        + "  ".join(f"{time:>8} {'floor':>6} {'peak':>9} {'error':>8} "
+                    for time in ("µs", "µs back")))
 
 
 def line(row: dict) -> str:
@@ -176,7 +202,8 @@ def line(row: dict) -> str:
     cells = []
     for side in SIDES:
         timed, peak = "us" in row and side in row["us"], row.get("peak_bytes")
-        cells.append((f"{row['us'][side]:>8.1f} {100 * row['floor_share'][side]:>4.0f} %" if timed else f"{'-':>8} {'-':>6}")
+        share = f"{100 * row['floor_share'][side]:>4.0f} %" if timed else f"{'-':>6}"
+        cells.append((f"{row['us'][side]:>8.1f} {share}" if timed else f"{'-':>8} {share}")
                      + (f" {peak[side] / 2**20:>5.0f} MiB" if peak else f" {'-':>9}")
                      + f" {row['error'][side]:>8.1e}{' ' if row['right'][side] else '!'}")
     return head + "  ".join(cells) + row.get("failed", "")[:60]
@@ -192,41 +219,54 @@ def run(names: list[str], sizes: dict, device: str, rounds: int) -> dict:
             for row in measure(name, CASES[name], N, d, device, bandwidth, rounds):
                 rows.append(row)
                 print(line(row), flush=True)
-    copies = {"copy_bytes_a_second": [_digits(bandwidth), _digits(timing.copy_bandwidth())], "rounds": rounds} if rounds else {}
+    copies = {"copy_bytes_a_second": [_digits(bandwidth), _digits(timing.copy_bandwidth())],
+              "rounds": rounds} if rounds else {}
     return copies | {"peers": installed(), "rows": rows}
 
 
 def wrong(rows: list[dict]) -> list[str]:
-    """What must not be: a kernel that failed or misses its tolerance, or an operator without its kernel."""
-    bad = [f"{row['operator']} at N = {row['N']}: {row.get('failed') or row['error']}" for row in rows
-           if row["contender"] == "kernel" and ("failed" in row or not all(row["right"].values()))]
-    return bad + [f"{name} has no kernel" for name in dict.fromkeys(row["operator"] for row in rows) if CASES[name].twin not in kernels.TWINS]
+    """What must not be: a kernel that failed or misses its tolerance, or an operator without its
+    kernel.
+    """
+    bad = [f"{row['operator']} at N = {row['N']}: {row.get('failed') or row['error']}"
+           for row in rows if row["contender"] == "kernel"
+           and ("failed" in row or not all(row["right"].values()))]
+    return bad + [f"{name} has no kernel" for name in dict.fromkeys(row["operator"] for row in rows)
+                  if CASES[name].twin not in kernels.TWINS]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="a JSON file to write, with where it was measured")
     parser.add_argument("--force", action="store_true", help="write over it")
     parser.add_argument("--only", metavar="NAME", help="operators whose name contains this")
-    parser.add_argument("--quick", action="store_true", help="an eighth of the tokens and fewer rounds: a look, not a result")
-    parser.add_argument("--interpret", action="store_true", help="no GPU: tiny sizes in Triton's interpreter, errors alone")
+    parser.add_argument("--quick", action="store_true",
+                        help="an eighth of the tokens and fewer rounds: a look, not a result")
+    parser.add_argument("--interpret", action="store_true",
+                        help="no GPU: tiny sizes in Triton's interpreter, errors alone")
     given = parser.parse_args(arguments)
     names = [name for name in CASES if not given.only or given.only in name]
     if not names:
-        parser.error(f"--only matches no operator, got {given.only!r}; there are {', '.join(CASES)}")
+        parser.error(f"--only matches no operator, got {given.only!r}; "
+                     f"there are {', '.join(CASES)}")
     if given.out and given.out.exists() and not given.force:
         parser.error(f"{given.out} exists; --force writes over it")
     if given.interpret and (torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") != "1"):
-        parser.error("--interpret needs TRITON_INTERPRET=1 in the environment, and no CUDA device in sight (CUDA_VISIBLE_DEVICES=)")
+        parser.error("--interpret needs TRITON_INTERPRET=1 in the environment, and no CUDA device "
+                     "in sight (CUDA_VISIBLE_DEVICES=)")
     if not given.interpret and not (torch.cuda.is_available() and kernels.TWINS):
-        parser.error("times need a CUDA device with Triton: " + ("Triton isn't installed" if torch.cuda.is_available() else
-                     "PyTorch sees none; --interpret checks the kernels without one"))
+        missing = ("Triton isn't installed" if torch.cuda.is_available() else
+                   "PyTorch sees none; --interpret checks the kernels without one")
+        parser.error(f"times need a CUDA device with Triton: {missing}")
     if given.interpret:
         found = run(names, TINY, "cpu", rounds=0)
     else:
-        sizes = {kind: tuple((N // 8, d) for N, d in pairs) for kind, pairs in SIZES.items()} if given.quick else SIZES
+        sizes = {kind: tuple((N // 8, d) for N, d in pairs)
+                 for kind, pairs in SIZES.items()} if given.quick else SIZES
         found = run(names, sizes, "cuda", rounds=9 if given.quick else 31)
-        print("copy: {:.3g} and {:.3g} bytes a second, before and after".format(*found["copy_bytes_a_second"]))
+        before, after = found["copy_bytes_a_second"]
+        print(f"copy: {before:.3g} and {after:.3g} bytes per second, before and after")
     if given.out:
         record(given.out, EXPERIMENT, found, force=given.force)
     if bad := wrong(found["rows"]):

@@ -1,8 +1,10 @@
-"""Other libraries' kernels of the same functions, where they are installed: pip install liger-kernel hyper-connections.
+"""Other libraries' kernels of the same functions, where they are installed: pip install
+liger-kernel hyper-connections.
 
-Liger's Sinkhorn starts with rows and adds 1e-6 to what it divides by; here that number is 0. It also makes mHC's read and write
-coefficients, which can't be left out. The Sinkhorn of hyper-connections has a backward that takes the final matrix for that of every
-iteration; called through the library it would fall back silently, so its autograd function is called directly.
+Liger's Sinkhorn starts with rows and adds 1e-6 to what it divides by; here that number is 0. It
+also makes mHC's read and write coefficients, which can't be left out. The Sinkhorn of
+hyper-connections has a backward that takes the final matrix for that of every iteration; called
+through the library it would fall back silently, so its autograd function is called directly.
 """
 
 from collections.abc import Callable
@@ -15,7 +17,8 @@ from torch.autograd import Function
 
 from benchmarks.cases import EPS
 
-PACKAGES = {"liger-kernel": "liger_kernel", "hyper-connections": "hyper_connections"}  # distribution -> module
+# distribution -> module
+PACKAGES = {"liger-kernel": "liger_kernel", "hyper-connections": "hyper_connections"}
 
 
 def installed() -> dict[str, str]:
@@ -25,7 +28,8 @@ def installed() -> dict[str, str]:
 
 def peers(case: str) -> dict[str, Callable[..., Tensor]]:
     """The installed peers of a case, by distribution: functions of the case's inputs."""
-    return {name: function for (name, measured), function in PEERS.items() if measured == case and find_spec(PACKAGES[name])}
+    return {name: function for (name, measured), function in PEERS.items() if measured == case
+            and find_spec(PACKAGES[name])}
 
 
 def _liger_read(x: Tensor, weights: Tensor) -> Tensor:
@@ -39,7 +43,8 @@ def _liger_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor)
 
 
 def _liger_rms_linear(x: Tensor, weight: Tensor) -> Tensor:
-    return _RmsLinear.apply(x, weight.to(x.dtype).T.contiguous(), EPS)  # of one dtype, it takes the tensor cores
+    # of one dtype, it takes the tensor cores
+    return _RmsLinear.apply(x, weight.to(x.dtype).T.contiguous(), EPS)
 
 
 def _liger_sinkhorn(logits: Tensor) -> Tensor:
@@ -68,7 +73,8 @@ class _RmsLinear(Function):
 
 
 class _Sinkhorn(Function):
-    """Liger's Sinkhorn of (N, n, n) logits, 20 iterations with the history kept, as when it trains."""
+    """Liger's Sinkhorn of (N, n, n) logits, 20 iterations with the history kept, as when it trains.
+    """
 
     @staticmethod
     def forward(ctx, logits: Tensor) -> Tensor:
@@ -76,8 +82,8 @@ class _Sinkhorn(Function):
         N, n, _ = logits.shape
         mix = torch.cat([logits.new_zeros(N, 2 * n), logits.flatten(1)], dim=1)
         bias, one = mix.new_zeros(mix.shape[1]), mix.new_ones(())
-        *_, p, history = mhc_split_sinkhorn_fwd(mix, bias, one, one, one, tmax=20, pre_eps=0.0, sinkhorn_eps=0.0, post_mult=2.0,
-                                                return_hist=True)
+        *_, p, history = mhc_split_sinkhorn_fwd(mix, bias, one, one, one, tmax=20, pre_eps=0.0,
+                                                sinkhorn_eps=0.0, post_mult=2.0, return_hist=True)
         ctx.save_for_backward(mix, bias, one, history)
         return p
 
@@ -85,7 +91,8 @@ class _Sinkhorn(Function):
     def backward(ctx, grad: Tensor) -> Tensor:
         from liger_kernel.ops.mhc import mhc_sinkhorn_bwd
         mix, bias, one, history = ctx.saved_tensors
-        return mhc_sinkhorn_bwd(mix, bias, one, grad.contiguous(), tmax=20, sinkhorn_eps=0.0, hist=history)
+        return mhc_sinkhorn_bwd(mix, bias, one, grad.contiguous(), tmax=20, sinkhorn_eps=0.0,
+                                hist=history)
 
 
 PEERS = {

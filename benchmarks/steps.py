@@ -1,19 +1,26 @@
-"""Whole training steps: every residual over the additive block, eager and compiled, with kernels and without.
+"""Whole training steps: every residual over the additive block, eager and compiled, with kernels
+and without.
 
     python -m benchmarks.steps --out results/steps_h200.json             a CUDA device
     python -m benchmarks.steps --only mhc --modes eager,kernels          some of it
-    python -m benchmarks.steps --device cpu --out results/steps_cpu.json one thread of a CPU, at the sizes of `python -m benchmarks.models`
-    python -m benchmarks.steps --table5 --out results/steps_table5_h200.json     the models of E-MHC-Geo's table 5, over its GPT
+    python -m benchmarks.steps --device cpu --out results/steps_cpu.json one thread of a CPU, at the
+    sizes of `python -m benchmarks.models`
+    python -m benchmarks.steps --table5 --out results/steps_table5_h200.json     E-MHC-Geo's table 5
 
-A step is forward, backward and fused AdamW. The models take turns, one step each a round, and each ratio is to the first model, the
-additive one, in the same run: eager over eager, compiled over compiled. On the device the median counts and activations are bfloat16 under
-autocast. On the CPU, in float32, each round has an order of its own, and a process gives the median of its rounds' ratios. Such medians
-differ by a few percent, of a model beside its own copy too. So several processes run one after another, and a row is the mean of theirs,
-with the half width of its 95 % interval. It holds for that run: on a machine that shares its memory another hour may give another ratio.
+A step is forward, backward and fused AdamW. The models take turns, one step each a round, and each
+ratio is to the first model, the additive one, in the same run: eager over eager, compiled over
+compiled. On the device the median counts and activations are bfloat16 under autocast. On the CPU,
+in float32, each round has an order of its own, and a process gives the median of its rounds'
+ratios. Such medians differ by a few percent, of a model beside its own copy too. So several
+processes run one after another, and a row is the mean of theirs, with the half width of its 95 %
+interval. It holds for that run: on a machine that shares its memory another hour may give another
+ratio.
 
-The backbone on the device has the streams of mHC's 27B model, for which the paper reports 6.7 % more time: 2560 features at length
-4096 and n = 4. Its MLP is dense, with 12288 hidden features in place of a mixture of experts. What matters to the ratio is the work of a
-sublayer for each byte of the state: here a block multiplies by 121 million parameters a token. A narrower MLP makes every ratio larger.
+The backbone on the device has the streams of mHC's 27B model, for which the paper reports 6.7 %
+more time: 2560 features at length 4096 and n = 4. Its MLP is dense, with 12288 hidden features in
+place of a mixture of experts. What matters to the ratio is the work of a sublayer for each byte of
+the state: here a block multiplies by 121 million parameters per token. A narrower MLP makes every
+ratio larger.
 
 Compiling takes a minute or two a residual; `--modes eager,kernels` does without.
 """
@@ -29,19 +36,23 @@ from statistics import mean, median
 import torch
 from torch import Tensor, nn
 
+from benchmarks.models import step_times, training_step
 from benchmarks.timing import turns
 from geolab import kernels
 from geolab.models import Transformer, TransformerConfig
-from benchmarks.models import step_times, training_step
-from studies.papers.configurations import EMHC, EMHC_STREAM
 from geolab.residuals import REGISTRY
+from studies.papers.configurations import EMHC, EMHC_STREAM
 from studies.results import interval, record
 
-MODES = {"eager": ("never", False), "kernels": ("auto", False), "compiled": ("never", True), "compiled-kernels": ("auto", True)}
-SIZES = {"cuda": {"width": 2560, "layers": 4, "heads": 20, "hidden": 12288, "batch": 2, "length": 4096, "repeats": 11},
-         "cpu": {"width": 128, "layers": 4, "heads": 4, "hidden": 512, "batch": 16, "length": 127, "repeats": 5}}
+MODES = {"eager": ("never", False), "kernels": ("auto", False), "compiled": ("never", True),
+         "compiled-kernels": ("auto", True)}
+SIZES = {"cuda": {"width": 2560, "layers": 4, "heads": 20, "hidden": 12288, "batch": 2,
+                  "length": 4096, "repeats": 11},
+         "cpu": {"width": 128, "layers": 4, "heads": 4, "hidden": 512, "batch": 16,
+                 "length": 127, "repeats": 5}}
 TABLE5 = EMHC | {"emhc-stream": EMHC_STREAM}
-TABLE5_SIZE = {"width": 128, "batch": 64, "length": 127}   # width, depth and heads are each model's own
+# width, depth and heads are each model's own
+TABLE5_SIZE = {"width": 128, "batch": 64, "length": 127}
 EXPERIMENT = "training steps of every residual over those of the additive block"
 
 
@@ -54,7 +65,8 @@ class Run(nn.Module):
         self.model = torch.compile(model) if compiled else model
 
     def forward(self, x: Tensor) -> Tensor:
-        with kernels.use(self.kernels), torch.autocast(x.device.type, torch.bfloat16, enabled=x.dtype == torch.bfloat16):
+        with kernels.use(self.kernels), torch.autocast(x.device.type, torch.bfloat16,
+                                                       enabled=x.dtype == torch.bfloat16):
             return self.model(x)
 
 
@@ -63,7 +75,8 @@ Makers = dict[str, Callable[[], nn.Module]]
 
 def configuration(device: str, size: dict) -> TransformerConfig:
     make = TransformerConfig.ddl if device == "cuda" else TransformerConfig.benchmark
-    return make(size["width"], size["layers"], size["heads"], hidden=size["hidden"], max_length=max(8, size["length"]))
+    return make(size["width"], size["layers"], size["heads"], hidden=size["hidden"],
+                max_length=max(8, size["length"]))
 
 
 def on_cpu(makers: Makers, modes: list[str], size: dict) -> list[dict]:
@@ -78,31 +91,39 @@ def on_cpu(makers: Makers, modes: list[str], size: dict) -> list[dict]:
         model = make()
         for mode in modes:
             ratios = [run[name, mode] / run[next(iter(makers)), mode] for run in runs]
-            row = _row(name, mode, model) | {"ms": _digits(1e3 * mean(run[name, mode] for run in runs)), "ratio": _digits(mean(ratios))}
-            rows.append(row | ({"half width": _digits(interval(ratios)[1])} if processes > 1 else {}))
+            row = _row(name, mode,
+                       model) | {"ms": _digits(1e3 * mean(run[name, mode] for run in runs)),
+                                             "ratio": _digits(mean(ratios))}
+            rows.append(row | ({"half width": _digits(interval(ratios)[1])} if processes > 1
+                               else {}))
     return rows
 
 
-def _in_a_process(makers: Makers, modes: list[str], size: dict, seed: int) -> dict[tuple[str, str], float]:
+def _in_a_process(makers: Makers, modes: list[str], size: dict, seed: int) -> dict[tuple[str, str],
+                                                                                   float]:
     """Seconds of a step, by model and mode, on one thread."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
-    runs = {(name, mode): Run(model, mode) for name, make in makers.items() for model in [make()] for mode in modes}
-    seconds = step_times(list(runs.values()), torch.randn(size["batch"], size["length"], size["width"]), size["repeats"])
-    return dict(zip(runs, seconds))
+    runs = {(name, mode): Run(model, mode) for name, make in makers.items() for model in [make()]
+            for mode in modes}
+    seconds = step_times(list(runs.values()), torch.randn(size["batch"], size["length"],
+                                                          size["width"]), size["repeats"])
+    return dict(zip(runs, seconds, strict=True))
 
 
 def on_cuda(makers: Makers, modes: list[str], size: dict, device: str = "cuda") -> list[dict]:
     """A row a model and mode, each model in turn with the first one."""
-    torch._dynamo.config.recompile_limit = 4 * len(REGISTRY)  # all models share the forward of the Transformer
+    # all models share the forward of the Transformer
+    torch._dynamo.config.recompile_limit = 4 * len(REGISTRY)
     x = torch.randn(size["batch"], size["length"], size["width"], device=device).bfloat16()
     first, rows = next(iter(makers)), []
     additive = makers[first]().to(device)
-    plain = {mode: training_step(Run(additive, mode), x) for mode in modes if mode in ("eager", "compiled")}
+    plain = {mode: training_step(Run(additive, mode), x) for mode in modes
+             if mode in ("eager", "compiled")}
     for name, make in makers.items():
         model = make().to(device)
         print(f"{name}: {sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
-        steps, mine = {(first, mode): step for mode, step in plain.items()}, {}
+        steps, mine, step = {(first, mode): step for mode, step in plain.items()}, {}, None
         for mode in modes:
             mine[mode] = _row(name, mode, model)
             step = training_step(Run(model, mode), x)
@@ -110,7 +131,8 @@ def on_cuda(makers: Makers, modes: list[str], size: dict, device: str = "cuda") 
                 step()
                 mine[mode]["peak_bytes"] = _peak(step)
                 steps[name, mode] = step
-            except (RuntimeError, torch._dynamo.exc.TorchDynamoException) as problem:  # what can't be compiled, or doesn't fit, is a result
+            # what can't be compiled, or doesn't fit, is a result
+            except (RuntimeError, torch._dynamo.exc.TorchDynamoException) as problem:
                 mine[mode]["failed"] = f"{type(problem).__name__}: {problem}".splitlines()[0][:300]
         times = {key: median(seconds) for key, seconds in turns(steps, size["repeats"]).items()}
         for mode, row in mine.items():
@@ -140,7 +162,8 @@ def _peak(step) -> int:
 
 
 def _row(name: str, mode: str, model: nn.Module) -> dict:
-    return {"residual": name, "mode": mode, "parameters": sum(p.numel() for p in model.parameters())}
+    return {"residual": name, "mode": mode, "parameters": sum(p.numel()
+                                                              for p in model.parameters())}
 
 
 def _digits(number: float) -> float:
@@ -148,25 +171,36 @@ def _digits(number: float) -> float:
 
 
 def line(row: dict) -> str:
-    numbers = row.get("failed") or f"{row['ms']:>9.1f} ms  {row['ratio']:>6.3f}" + (f" ± {row['half width']:.3f}" if "half width" in row else "")
-    return f"{row['residual']:<16} {row['mode']:<17} {numbers}" + (f"  {row['peak_bytes'] / 2**30:>6.1f} GiB" if "peak_bytes" in row else "")
+    if "failed" in row:
+        numbers = row["failed"]
+    else:
+        numbers = f"{row['ms']:>9.1f} ms  {row['ratio']:>6.3f}"
+        numbers += f" ± {row['half width']:.3f}" if "half width" in row else ""
+    peak = f"  {row['peak_bytes'] / 2**30:>6.1f} GiB" if "peak_bytes" in row else ""
+    return f"{row['residual']:<16} {row['mode']:<17} {numbers}{peak}"
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.steps", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.steps", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--out", type=Path, help="a JSON file to write, with where it was measured")
     parser.add_argument("--force", action="store_true", help="write over it")
     parser.add_argument("--only", metavar="NAMES", help="residuals, with commas (default all)")
-    parser.add_argument("--modes", help=f"with commas, of {', '.join(MODES)} (default all; eager on the CPU)")
+    parser.add_argument("--modes",
+                        help=f"with commas, of {', '.join(MODES)} (default all; eager on the CPU)")
     for name in SIZES["cuda"]:
-        parser.add_argument(f"--{name}", type=int, help=f"default {SIZES['cuda'][name]}; {SIZES['cpu'][name]} on the CPU")
-    parser.add_argument("--processes", type=int, default=6, help="on the CPU, one after another (default 6)")
-    parser.add_argument("--table5", action="store_true", help="the models of E-MHC-Geo's table 5 at their own sizes, batch 64, length 127")
+        parser.add_argument(f"--{name}", type=int,
+                            help=f"default {SIZES['cuda'][name]}; {SIZES['cpu'][name]} on the CPU")
+    parser.add_argument("--processes", type=int, default=6,
+                        help="on the CPU, one after another (default 6)")
+    parser.add_argument("--table5", action="store_true", help="the models of E-MHC-Geo's table 5 "
+                        "at their own sizes, batch 64, length 127")
     given = parser.parse_args(arguments)
     known = list(TABLE5 if given.table5 else REGISTRY)
     names = given.only.split(",") if given.only else known
-    modes = given.modes.split(",") if given.modes else list(MODES) if given.device == "cuda" else ["eager"]
+    usual = list(MODES) if given.device == "cuda" else ["eager"]
+    modes = given.modes.split(",") if given.modes else usual
     for kind, got, there in (("--only", names, known), ("--modes", modes, MODES)):
         if strange := [name for name in got if name not in there]:
             parser.error(f"{kind} must be among {', '.join(there)}, got {', '.join(strange)}")
@@ -175,16 +209,19 @@ def main(arguments: list[str] | None = None) -> None:
     if given.out and given.out.exists() and not given.force:
         parser.error(f"{given.out} exists; --force writes over it")
     if given.device == "cuda" and not (torch.cuda.is_available() and kernels.TWINS):
-        parser.error("this needs a CUDA device with Triton: " +
-                     ("Triton isn't installed" if torch.cuda.is_available() else "PyTorch sees none; --device cpu measures without one"))
+        missing = ("Triton isn't installed" if torch.cuda.is_available() else
+                   "PyTorch sees none; --device cpu measures without one")
+        parser.error(f"this needs a CUDA device with Triton: {missing}")
     if given.device == "cpu" and any(MODES[mode][0] == "auto" for mode in modes):
         parser.error(f"kernels need a CUDA device, got --device cpu with --modes {','.join(modes)}")
-    size = {name: default if getattr(given, name) is None else getattr(given, name) for name, default in SIZES[given.device].items()}
+    size = {name: default if getattr(given, name) is None else getattr(given, name)
+            for name, default in SIZES[given.device].items()}
     if given.table5:
         size = TABLE5_SIZE | {"repeats": size["repeats"]}
     modes = list(dict.fromkeys([_against(mode) for mode in modes] + modes))
     config = None if given.table5 else configuration(given.device, size)
-    makers = {name: TABLE5[name].trunk if given.table5 else partial(Transformer, config, name) for name in dict.fromkeys([known[0], *names])}
+    makers = {name: TABLE5[name].trunk if given.table5 else partial(Transformer, config, name)
+              for name in dict.fromkeys([known[0], *names])}
     if given.device == "cuda":
         torch.manual_seed(0)
         rows = on_cuda(makers, modes, size)
@@ -194,7 +231,8 @@ def main(arguments: list[str] | None = None) -> None:
         rows = on_cpu(makers, modes, size)
         print("\n".join(map(line, rows)))
     if given.out:
-        record(given.out, EXPERIMENT, {"device": given.device, "size": size, "streams": 4, "rows": rows}, force=given.force)
+        record(given.out, EXPERIMENT, {"device": given.device, "size": size, "streams": 4,
+                                       "rows": rows}, force=given.force)
 
 
 if __name__ == "__main__":

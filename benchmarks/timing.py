@@ -1,7 +1,8 @@
 """Time and memory on a CUDA device, without the host's share.
 
-A function of some tensors is captured as two CUDA graphs, one of its forward pass and one of its backward pass, each over several
-input sets in a row: together they are larger than the cache, and long enough that a launch doesn't count. What is compared takes turns.
+A function of some tensors is captured as two CUDA graphs, one of its forward pass and one of its
+backward pass, each over several input sets in a row: together they are larger than the cache, and
+long enough that a launch doesn't count. What is compared takes turns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,9 @@ Function = Callable[..., Tensor | tuple[Tensor, ...]]
 
 
 class Passes(NamedTuple):
-    """Two graphs that are replayed one after the other; the backward pass reads what the forward pass kept."""
+    """Two graphs that are replayed one after the other; the backward pass reads what the forward
+    pass kept.
+    """
 
     forward: torch.cuda.CUDAGraph
     backward: torch.cuda.CUDAGraph
@@ -31,10 +34,12 @@ def cotangents_of(outputs: Sequence[Tensor], seed: int = 0) -> list[Tensor]:
     return [torch.randn(y.shape, generator=generator, device=y.device).to(y.dtype) for y in outputs]
 
 
-def captured(function: Function, sets: Sequence[Sequence[Tensor]], cotangents: Sequence[Tensor]) -> Passes:
+def captured(function: Function, sets: Sequence[Sequence[Tensor]],
+             cotangents: Sequence[Tensor]) -> Passes:
     """The function on every input set, and its gradients by all of its inputs, as graphs.
 
-    Each backward pass frees what its forward pass kept, as in training, and its gradients make room for the next ones.
+    Each backward pass frees what its forward pass kept, as in training, and its gradients make room
+    for the next ones.
     """
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -51,30 +56,37 @@ def captured(function: Function, sets: Sequence[Sequence[Tensor]], cotangents: S
     return passes
 
 
-def turns(runs: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 3) -> dict[str, list[float]]:
-    """Seconds of each run in each round, between events on the device; in a round every run has one turn."""
+def turns(runs: Mapping[str, Callable[[], object]], rounds: int,
+          warm_up: int = 3) -> dict[str, list[float]]:
+    """Seconds of each run in each round, between events on the device; in a round every run has one
+    turn.
+    """
     marks = []
     for _ in range(warm_up + rounds):
         row = [torch.cuda.Event(enable_timing=True) for _ in range(len(runs) + 1)]
         row[0].record()
-        for run, event in zip(runs.values(), row[1:]):
+        for run, event in zip(runs.values(), row[1:], strict=True):
             run()
             event.record()
         marks.append(row)
     torch.cuda.synchronize()
-    return {name: [row[i].elapsed_time(row[i + 1]) / 1e3 for row in marks[warm_up:]] for i, name in enumerate(runs)}
+    return {name: [row[i].elapsed_time(row[i + 1]) / 1e3 for row in marks[warm_up:]]
+            for i, name in enumerate(runs)}
 
 
 def copy_bandwidth(nbytes: int = 2**31, rounds: int = 15) -> float:
-    """Bytes a second, read and written, of a copy from device to device: the median of some."""
+    """Bytes per second, read and written, of a copy from device to device: the median of some."""
     source = torch.randint(0, 2**15, (nbytes // 2,), dtype=torch.int16, device="cuda")
     target = torch.empty_like(source)
     seconds = turns({"copy": lambda: target.copy_(source)}, rounds)["copy"]
     return 2 * source.nbytes / sorted(seconds)[rounds // 2]
 
 
-def peaks(function: Function, inputs: Sequence[Tensor], cotangents: Sequence[Tensor]) -> tuple[int, int]:
-    """The most bytes allocated above inputs and cotangents, during the forward pass and during the backward pass."""
+def peaks(function: Function, inputs: Sequence[Tensor], cotangents: Sequence[Tensor]) -> tuple[int,
+                                                                                               int]:
+    """The most bytes allocated above inputs and cotangents, during the forward pass and during the
+    backward pass.
+    """
     def most() -> int:
         torch.cuda.synchronize()
         return torch.cuda.max_memory_allocated() - before

@@ -1,11 +1,13 @@
-"""The bytes that a kernel asks for, counted in Triton's interpreter: what can be known of its memory traffic without a GPU.
+"""The bytes that a kernel asks for, counted in Triton's interpreter: what can be known of its
+memory traffic without a GPU.
 
     with traffic() as moved:
         stream_read(x, weights)
     moved.distinct, moved.asked
 
-The least that the kernel can move through a device's memory are its distinct bytes: each address loaded, and each address stored,
-once a launch. What it asks for beyond those meets a cache, at best.
+The least that the kernel can move through a device's memory are its distinct bytes: each address
+loaded, and each address stored, once a launch. What it asks for beyond those meets a cache, at
+best.
 """
 
 from collections.abc import Iterator
@@ -21,7 +23,8 @@ from geolab.kernels import launch
 @dataclass
 class Traffic:
     asked: int = 0     # bytes of all unmasked loads and stores
-    distinct: int = 0  # bytes of the addresses among them, loads and stores apart, a launch at a time
+    # bytes of the addresses among them, loads and stores apart, a launch at a time
+    distinct: int = 0
     launches: int = 0
 
 
@@ -32,13 +35,15 @@ def traffic() -> Iterator[Traffic]:
     Raises: RuntimeError where kernels don't run in the interpreter.
     """
     if not launch.INTERPRETED:
-        raise RuntimeError("traffic counts in Triton's interpreter: set TRITON_INTERPRET=1 before geolab is imported")
+        raise RuntimeError("traffic counts in Triton's interpreter: set TRITON_INTERPRET=1 "
+                           "before geolab is imported")
     moved, builder, executor = Traffic(), interpreter.interpreter_builder, interpreter.GridExecutor
     load, store, run = builder.create_masked_load, builder.create_masked_store, executor.__call__
     seen: dict[str, list] = {"loaded": [], "stored": []}
 
     def note(kind, pointers, mask):
-        seen[kind].append((pointers.data[mask.data.astype(bool)].ravel(), pointers.get_element_ty().primitive_bitwidth // 8))
+        seen[kind].append((pointers.data[mask.data.astype(bool)].ravel(),
+                           pointers.get_element_ty().primitive_bitwidth // 8))
 
     def counted_load(pointers, mask, *rest):
         note("loaded", pointers, mask)
@@ -62,7 +67,8 @@ def traffic() -> Iterator[Traffic]:
         moved.launches += 1
         return out
 
-    builder.create_masked_load, builder.create_masked_store, executor.__call__ = counted_load, counted_store, launched
+    builder.create_masked_load, builder.create_masked_store = counted_load, counted_store
+    executor.__call__ = launched
     try:
         yield moved
     finally:

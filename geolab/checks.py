@@ -69,7 +69,7 @@ def require_width(name: str, tensor: Tensor, width: int) -> None:
 def require_square(name: str, matrix: Tensor, size: int | None = None) -> None:
     """Raise ValueError unless the last two axes of `matrix` are equal, and are `size` if given."""
     rows, columns = matrix.shape[-2:] if matrix.ndim >= 2 else (0, -1)
-    if rows != columns or size not in (None, rows):
+    if rows != columns or (size is not None and size != rows):
         wanted = "n × n" if size is None else f"{size} × {size}"
         raise ValueError(f"{name} must be {wanted} along its last two axes, "
                          f"got shape {tuple(matrix.shape)}")

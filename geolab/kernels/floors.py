@@ -1,8 +1,11 @@
-"""The fewest bytes that each operator moves through a device's memory: every input read once, every output written once.
+"""The fewest bytes that each operator moves through a device's memory: every input read once, every
+output written once.
 
-A backward pass reads the gradients of its outputs and the inputs that they meet, and writes the gradients of its inputs.
+A backward pass reads the gradients of its outputs and the inputs that they meet, and writes the
+gradients of its inputs.
 
-Legend: N tokens, n streams, d features a stream, d_v value channels, e bytes a number of the state. Coefficients are float32.
+Legend: N tokens, n streams, d features per stream, d_v value channels, e bytes per number of the
+state. Coefficients are float32.
 """
 
 from typing import NamedTuple
@@ -25,7 +28,8 @@ def stream_mix(N: int, n: int, d: int, e: int = 2) -> Bytes:
 
 def stream_mix_write(N: int, n: int, d: int, e: int = 2) -> Bytes:
     """H X + b ⊗ h."""
-    return Bytes((2 * n + 1) * e * N * d + 4 * N * (n**2 + n), (3 * n + 2) * e * N * d + 8 * N * (n**2 + n))
+    return Bytes((2 * n + 1) * e * N * d + 4 * N * (n**2 + n), (3 * n + 2) * e * N * d
+                 + 8 * N * (n**2 + n))
 
 
 def gated_mix(N: int, n: int, d: int, e: int = 2) -> Bytes:
@@ -35,7 +39,8 @@ def gated_mix(N: int, n: int, d: int, e: int = 2) -> Bytes:
 
 def delta_update(N: int, d: int, d_v: int = 1, e: int = 2) -> Bytes:
     """X + β k (vᵀ − kᵀX)."""
-    return Bytes((2 * d_v + 1) * e * N * d + 4 * N * (d_v + 1), (3 * d_v + 2) * e * N * d + 8 * N * (d_v + 1))
+    return Bytes((2 * d_v + 1) * e * N * d + 4 * N * (d_v + 1), (3 * d_v + 2) * e * N * d
+                 + 8 * N * (d_v + 1))
 
 
 def diagonal_update(N: int, d: int, e: int = 2) -> Bytes:
@@ -48,7 +53,10 @@ def sinkhorn(N: int, n: int) -> Bytes:
 
 
 def rms_linear(N: int, D: int, O: int, e: int = 2) -> Bytes:
-    """W (x / rms x), with D features and O outputs a token. Back, the gradient by x, and the one by W from the same reading of x."""
+    """W (x / rms x), with D features and O outputs per token.
+
+    Back, the gradient by x, and the one by W from the same reading of x.
+    """
     return Bytes(e * N * D + 4 * O * (N + D), 2 * e * N * D + 4 * O * (N + 2 * D))
 
 

@@ -1,13 +1,16 @@
-"""(γ Q + (1 − γ) H) X and its gradients, with the matrix made in registers: memory holds u, v, β, k and γ of a token instead.
+"""(γ Q + (1 − γ) H) X and its gradients, with the matrix made in registers: memory holds u, v, β, k
+and γ of a token instead.
 
 With Q = I − e₁ fᵀ − e₂ gᵀ (`kernels.cayley`) and H = I − 2 k kᵀ, the matrix is
 
     G = I − e₁ (γf)ᵀ − e₂ (γg)ᵀ − 2(1 − γ) k kᵀ.
 
-Back, one pass over ∂Y and X writes ∂X = Gᵀ∂Y and leaves S = ∂Y Xᵀ in registers. Then ∂k = −2(1 − γ)(S + Sᵀ)k, ∂γ = ⟨S, Q − H⟩,
-and ∂u, ∂v and ∂β are those of Q by γS. All are linear in S: what tokens share gets the sum of theirs.
+Back, one pass over ∂Y and X writes ∂X = Gᵀ∂Y and leaves S = ∂Y Xᵀ in registers. Then ∂k = −2(1 −
+γ)(S + Sᵀ)k, ∂γ = ⟨S, Q − H⟩, and ∂u, ∂v and ∂β are those of Q by γS. All are linear in S: what
+tokens share gets the sum of theirs.
 
-Legend: N tokens, n streams, d features a stream; coefficients belong to `span` tokens in a row: 1, or a whole sequence.
+Legend: N tokens, n streams, d features per stream; coefficients belong to `span` tokens in a row:
+1, or a whole sequence.
 """
 
 import torch
@@ -17,24 +20,23 @@ from torch import Tensor
 from torch.library import custom_op
 
 from geolab.checks import require_width
-from geolab.kernels.cayley import LARGEST, half_angle, plane_of, plane_vjp, spanned, turned
+from geolab.kernels.cayley import half_angle, plane_of, plane_vjp, spanned, turned
 from geolab.kernels.launch import INTERPRETED, buffer, groups, on, require, rows, summed
 from geolab.kernels.registers import dot, plus, scaled, times
 
-CHUNK = 1024  # features of a token that one program takes forward: few, for programs enough; backward it takes all, and sums over them
+# features of a token that one program takes forward: few, for programs enough; backward it takes
+# all, and sums over them
+CHUNK = 1024
 
 
-def gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor | float, direction: Tensor | None = None,
-              gate: Tensor | float | None = None) -> Tensor:
-    """(γ Q + (1 − γ) H) X, as `operators.gated_mix`: 2n d numbers of the state moved a token, and 3n d on the way back.
+def gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor | float, direction: Tensor
+              | None = None, gate: Tensor | float | None = None) -> Tensor:
+    """(γ Q + (1 − γ) H) X, as `operators.gated_mix`, for n up to 8.
 
-    Q alone is k = 0 and γ = 1: n + 1 float32 numbers a token that it could do without. Above n = 8 it is the operator itself.
+    It moves 2n d numbers of the state per token, and 3n d on the way back. Q alone is k = 0 and γ =
+    1: n + 1 float32 numbers per token that it could do without.
     """
-    from geolab.operators.gate import gated_mix as operator, require_both  # not above: operators import this package
     n = x.shape[-2]
-    require_both(direction, gate)
-    if n > LARGEST:
-        return operator.__wrapped__(x, u, v, beta, direction, gate)
     u, v, beta = plane_of(u, v, beta)
     k, gate = (torch.zeros_like(u), 1.0) if direction is None else (direction, gate)
     gate = torch.as_tensor(gate, device=x.device)
@@ -48,32 +50,41 @@ def gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor | float, direction: 
 
 
 @custom_op("geolab::gated_mix", mutates_args=())
-def _gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor, gate: Tensor, span: int) -> Tensor:
+def _gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor, gate: Tensor,
+               span: int) -> Tensor:
     N, n, d = x.shape
     y = buffer(N, n, d, like=x)
     tokens, features = _tile(x)
     if x.numel():
         with on(x):
-            _mix[(triton.cdiv(N, tokens), triton.cdiv(d, CHUNK))](x, u, v, beta, k, gate, y, N, d, span, n, tokens, features, CHUNK, num_warps=1)
+            _mix[(triton.cdiv(N, tokens), triton.cdiv(d, CHUNK))](x, u, v, beta, k, gate, y, N, d,
+                                                                  span, n, tokens, features, CHUNK,
+                                                                  num_warps=1)
     return y
 
 
 @custom_op("geolab::gated_mix_backward", mutates_args=())
-def _gated_mix_backward(grad: Tensor, x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor, gate: Tensor,
-                        span: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _gated_mix_backward(
+        grad: Tensor, x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor, gate: Tensor,
+        span: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     N, n, d = x.shape
-    grads = (buffer(N, n, d, like=x), buffer(N, n, like=u), buffer(N, n, like=u), buffer(N, like=u), buffer(N, n, like=u), buffer(N, like=u))
+    grads = (buffer(N, n, d, like=x), buffer(N, n, like=u), buffer(N, n, like=u), buffer(N, like=u),
+             buffer(N, n, like=u), buffer(N, like=u))
     tokens, features = _tile(x)
     if N:
         with on(x):
-            _mix_backward[(triton.cdiv(N, tokens),)](grad, x, u, v, beta, k, gate, *grads, N, d, span, n, tokens, features, num_warps=1)
+            _mix_backward[(triton.cdiv(N, tokens),)](grad, x, u, v, beta, k, gate, *grads, N, d,
+                                                     span, n, tokens, features, num_warps=1)
     return grads
 
 
 def _tile(x: Tensor) -> tuple[int, int]:
-    """Tokens and features that a program holds at a time: of each stream 16 bytes a thread, in one warp.
+    """Tokens and features that a program holds at a time: of each stream 16 bytes per thread, in
+    one warp.
 
-    So a thread makes the matrix of its token once for many features, and sums over features need no shared memory.
+    So a thread makes the matrix of its token once for many features, and sums over features need no
+    shared memory.
     """
     widest = 512 // x.element_size()
     features = min(max(triton.next_power_of_2(x.shape[-1]), 16), widest)
@@ -88,7 +99,9 @@ def _(x, u, v, beta, k, gate, span):
 @_gated_mix_backward.register_fake
 def _(grad, x, u, v, beta, k, gate, span):
     N, n = x.shape[:2]
-    return torch.empty_like(x), u.new_empty(N, n), u.new_empty(N, n), u.new_empty(N), u.new_empty(N, n), u.new_empty(N)
+    vector, number = (N, n), (N,)
+    return (torch.empty_like(x),
+            *(u.new_empty(shape) for shape in (vector, vector, number, vector, number)))
 
 
 def _keep(ctx, inputs, output):
@@ -98,7 +111,8 @@ def _keep(ctx, inputs, output):
 
 def _vjp(ctx, grad):
     grad_x, *per_token = _gated_mix_backward(grad.contiguous(), *ctx.saved_tensors, ctx.span)
-    return grad_x, *(summed(g, ctx.span, shared) for g, shared in zip(per_token, ctx.saved_tensors[1:])), None
+    pairs = zip(per_token, ctx.saved_tensors[1:], strict=True)
+    return grad_x, *(summed(g, ctx.span, shared) for g, shared in pairs), None
 
 
 _gated_mix.register_autograd(_vjp, setup_context=_keep)
@@ -123,7 +137,8 @@ def _tiles(X, token, feature, mask, d, n: tl.constexpr):
     """The streams of some tokens, at some features: a tuple of n tiles."""
     streams = ()
     for i in tl.static_range(n):
-        streams += (tl.load(X + (token * n + i)[:, None] * d + feature[None, :], mask=mask, other=0.0),)
+        streams += (tl.load(X + (token * n + i)[:, None] * d + feature[None, :], mask=mask,
+                            other=0.0),)
     return streams
 
 
@@ -143,7 +158,8 @@ def _matrix(U, V, BETA, K, GATE, row, inside, n: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["N", "span"])
-def _mix(X, U, V, BETA, K, GATE, Y, N, d, span, n: tl.constexpr, TOKENS: tl.constexpr, FEATURES: tl.constexpr, CHUNK: tl.constexpr):
+def _mix(X, U, V, BETA, K, GATE, Y, N, d, span, n: tl.constexpr, TOKENS: tl.constexpr,
+         FEATURES: tl.constexpr, CHUNK: tl.constexpr):
     token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
     inside = token < N
     G = _matrix(U, V, BETA, K, GATE, (token // span).to(tl.int64), inside, n)
@@ -157,38 +173,47 @@ def _mix(X, U, V, BETA, K, GATE, Y, N, d, span, n: tl.constexpr, TOKENS: tl.cons
             y = G[i * n][:, None] * x[0].to(tl.float32)
             for j in tl.static_range(1, n):
                 y += G[i * n + j][:, None] * x[j].to(tl.float32)
-            tl.store(Y + (token * n + i)[:, None] * d + feature[None, :], y.to(Y.dtype.element_ty), mask=mask)
+            tl.store(Y + (token * n + i)[:, None] * d + feature[None, :], y.to(Y.dtype.element_ty),
+                     mask=mask)
 
 
 @triton.jit(do_not_specialize=["N", "span"])
-def _mix_backward(GY, X, U, V, BETA, K, GATE, GX, GU, GV, GBETA, GK, GGATE, N, d, span, n: tl.constexpr,
-                  TOKENS: tl.constexpr, FEATURES: tl.constexpr):
-    WIDTH: tl.constexpr = 128 // X.dtype.element_ty.primitive_bitwidth  # numbers that a thread loads at a time, and can sum alone
+def _mix_backward(GY, X, U, V, BETA, K, GATE, GX, GU, GV, GBETA, GK, GGATE, N, d, span,
+                  n: tl.constexpr, TOKENS: tl.constexpr, FEATURES: tl.constexpr):
+    # numbers that a thread loads at a time, and can sum alone
+    WIDTH: tl.constexpr = 128 // X.dtype.element_ty.primitive_bitwidth
     token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
     inside = token < N
     row = (token // span).to(tl.int64)
     token = token.to(tl.int64)
     G, S = _matrix(U, V, BETA, K, GATE, row, inside, n), ()
-    for i in tl.static_range(n * n):
+    for _ in tl.static_range(n * n):
         S += (tl.zeros([TOKENS, FEATURES // WIDTH], tl.float32),)
     for start in range(0, d, FEATURES):
         feature = start + tl.arange(0, FEATURES)
         mask = inside[:, None] & (feature < d)[None, :]
-        gy, x, added = _tiles(GY, token, feature, mask, d, n), _tiles(X, token, feature, mask, d, n), ()
+        gy, x, added = _tiles(GY, token, feature, mask, d, n), _tiles(X, token, feature, mask, d,
+                                                                      n), ()
         for i in tl.static_range(n):
             gx = G[i][:, None] * gy[0].to(tl.float32)
             for j in tl.static_range(1, n):
                 gx += G[j * n + i][:, None] * gy[j].to(tl.float32)
-            tl.store(GX + (token * n + i)[:, None] * d + feature[None, :], gx.to(GX.dtype.element_ty), mask=mask)
+            tl.store(GX + (token * n + i)[:, None] * d + feature[None, :],
+                     gx.to(GX.dtype.element_ty), mask=mask)
             for j in tl.static_range(n):
                 product = gy[i].to(tl.float32) * x[j].to(tl.float32)
-                added += (S[i * n + j] + tl.sum(tl.reshape(product, [TOKENS, FEATURES // WIDTH, WIDTH]), axis=2),)
+                added += (S[i * n + j] + tl.sum(tl.reshape(product,
+                                                           [TOKENS, FEATURES // WIDTH, WIDTH]),
+                                                axis=2),)
         S = added
     s = ()
     for i in tl.static_range(n * n):
         s += (tl.sum(S[i], axis=1),)
-    # the plane once more, from what is loaded once more: kept through the loop it would take registers from it
-    beta, k, gate = tl.load(BETA + row, mask=inside, other=0.0), _vector(K, row, inside, n), tl.load(GATE + row, mask=inside, other=0.0)
+    # the plane once more, from what is loaded once more: kept through the loop it would take
+    # registers from it
+    beta, gate = (tl.load(BETA + row, mask=inside, other=0.0),
+                  tl.load(GATE + row, mask=inside, other=0.0))
+    k = _vector(K, row, inside, n)
     e1, e2, r, h, c = spanned(_vector(U, row, inside, n), _vector(V, row, inside, n))
     cosine, sine = half_angle(beta / 2 * r * h)
     f, g = turned(e1, e2, cosine, sine)

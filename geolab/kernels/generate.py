@@ -1,16 +1,19 @@
-"""W (x / rms x) and its gradients: what the coefficients are made of, with one pass over the state forward, and one back.
+"""W (x / rms x) and its gradients: what the coefficients are made of, with one pass over the state
+forward, and one back.
 
 Why a kernel, at 4.3 TB/s, for W of 24 rows, which a matrix unit pads to 32:
 
-    features × tokens   one pass over x        float32 products    the same on matrix units   product, then norm:
-                        bfloat16    float32    at 60 TFLOP/s       tf32 × 3      bfloat16 × 2  two passes
-    3072 × 65536         94 µs      187 µs     215 µs              78 µs         26 µs         187 or 375 µs
-    16384 × 8192         62 µs      125 µs     143 µs              52 µs         17 µs         125 or 250 µs
+    features × tokens  one pass over x     float32 products  the same on matrix units  two passes:
+                       bfloat16   float32  at 60 TFLOP/s     tf32 × 3  bfloat16 × 2    product, norm
+    3072 × 65536       94 µs      187 µs   215 µs            78 µs     26 µs           187, 375 µs
+    16384 × 8192       62 µs      125 µs   143 µs            52 µs     17 µs           125, 250 µs
 
-In plain float32 products the arithmetic takes longer than the bytes, and a fused kernel wouldn't pay. With float32 numbers as sums
-of shorter ones it does: bfloat16 data are exact, and W is a sum of two of them; float32 data take three products of tf32.
+In plain float32 products the arithmetic takes longer than the bytes, and a fused kernel wouldn't
+pay. With float32 numbers as sums of shorter ones it does: bfloat16 data are exact, and W is a sum
+of two of them; float32 data take three products of tf32.
 
-Legend: N tokens, D features a token, O outputs, padded to OUTPUTS; r = 1 / rms x. Outputs, W, r and sums are float32.
+Legend: N tokens, D features per token, O outputs, padded to OUTPUTS; r = 1 / rms x. Outputs, W, r
+and sums are float32.
 """
 
 import torch
@@ -19,31 +22,30 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import custom_op
 
-from geolab.checks import require_width
 from geolab.kernels.launch import INTERPRETED, buffer, on, require, rows
 
-LARGEST = 128  # outputs; for more, a product of its own is the better choice
-TILE_BACK = (128, 512) if INTERPRETED else (32, 64)  # tokens, features; with 64 tokens float32 products spill registers
+# tokens, features; with 64 tokens float32 products spill registers
+TILE_BACK = (128, 512) if INTERPRETED else (32, 64)
 PROGRAMS = 528  # of the backward: 4 for each of 132 multiprocessors
 
 
 def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """W (x / rms x), as `operators.rms_linear`: D numbers moved a token, and 2D on the way back.
+    """W (x / rms x), as `operators.rms_linear`, for up to 128 outputs: it moves D numbers per
+    token, and 2D on the way back.
 
-    For more than 128 outputs it is the operator itself. On a device of compute capability 8.0 bfloat16 data have W to 16 bits, except that
-    their own gradient, which is rounded to 8 bits, has products of 11.
+    From compute capability 8.0 on, bfloat16 data meet W in 16 bits. Their own gradient, which is
+    rounded to 8 bits, comes from products in 11 bits.
     """
-    from geolab.operators.generate import rms_linear as operator  # not above: operators import this package
     require("x", x=x, weight=weight)
-    require_width("weight", weight, x.shape[-1])
-    if weight.shape[0] > LARGEST:
-        return operator.__wrapped__(x, weight, eps)
     y, _ = _rms_linear(rows(x, 1), weight.float().contiguous(), eps)
     return y.view(*x.shape[:-1], len(weight))
 
 
 def _products(x: Tensor) -> str:
-    """How x is multiplied: see `_dot`. Matrix units for these formats came with compute capability 8.0; the interpreter has none."""
+    """How x is multiplied: see `_dot`.
+
+    Matrix units for these formats came with compute capability 8.0; the interpreter has none.
+    """
     if INTERPRETED or x.is_cuda and torch.cuda.get_device_capability(x.device) < (8, 0):
         return "ieee"
     return "bf16x2" if x.dtype == torch.bfloat16 else "tf32x3"
@@ -53,16 +55,21 @@ def _products(x: Tensor) -> str:
 def _rms_linear(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     (N, D), O = x.shape, len(weight)
     y, r = buffer(N, O, like=weight), buffer(N, like=weight)
-    tokens, features = (128, 512) if INTERPRETED else (64, 128 // x.element_size())  # rows of a cache line: 128 registers, four programs at once
+    # rows of a cache line: 128 registers, four programs at once
+    tokens, features = (128, 512) if INTERPRETED else (64, 128 // x.element_size())
     if N:
         with on(x):
-            _forward[(triton.cdiv(N, tokens),)](x, weight, y, r, N, eps, D, O, _padded(O), tokens, features, _products(x))
+            _forward[(triton.cdiv(N, tokens),)](x, weight, y, r, N, eps, D, O, _padded(O), tokens,
+                                                features, _products(x))
     return y, r
 
 
 @custom_op("geolab::rms_linear_backward", mutates_args=())
-def _rms_linear_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-    """With a = r grad: grad_x = Wᵀa − x r² ⟨grad, y⟩ / D, and grad_W = Σ a xᵀ, in parts that are added up in order."""
+def _rms_linear_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor,
+                         r: Tensor) -> tuple[Tensor, Tensor]:
+    """With a = r grad: grad_x = Wᵀa − x r² ⟨grad, y⟩ / D, and grad_W = Σ a xᵀ, in parts that are
+    added up in order.
+    """
     (N, D), O = x.shape, len(weight)
     tokens, features = TILE_BACK
     wide = triton.cdiv(D, features)
@@ -72,8 +79,9 @@ def _rms_linear_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: 
         return grad_x, torch.zeros_like(weight)
     a, shrink = grad * r[:, None], (grad * y).sum(1) * r * r / D
     with on(x):
-        _backward[(wide, parts)](a, shrink, x, weight, grad_x, grad_w, N, triton.cdiv(N, parts * tokens) * tokens, D, O, _padded(O),
-                                 tokens, features, _products(x))
+        _backward[(wide, parts)](a, shrink, x, weight, grad_x, grad_w, N,
+                                 triton.cdiv(N, parts * tokens) * tokens, D, O, _padded(O), tokens,
+                                 features, _products(x))
     return grad_x, grad_w.sum(0)
 
 
@@ -104,7 +112,11 @@ _rms_linear.register_autograd(_vjp, setup_context=_keep)
 
 @triton.jit
 def _dot(a, b, PRODUCTS: tl.constexpr, EXACT: tl.constexpr):
-    """a b in float32. For "bf16x2" the operand EXACT is bfloat16, and the other one, float32, is taken as a sum of two of them."""
+    """a b in float32.
+
+    For "bf16x2" the operand EXACT is bfloat16, and the other one, float32, is taken as a sum of two
+    of them.
+    """
     if PRODUCTS != "bf16x2":
         product = tl.dot(a.to(tl.float32), b.to(tl.float32), input_precision=PRODUCTS)
     elif EXACT == "a":
@@ -117,25 +129,29 @@ def _dot(a, b, PRODUCTS: tl.constexpr, EXACT: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["N"])
-def _forward(X, W, Y, R, N, eps, D, O: tl.constexpr, OUTPUTS: tl.constexpr, TOKENS: tl.constexpr, FEATURES: tl.constexpr, PRODUCTS: tl.constexpr):
+def _forward(X, W, Y, R, N, eps, D, O: tl.constexpr, OUTPUTS: tl.constexpr, TOKENS: tl.constexpr,
+             FEATURES: tl.constexpr, PRODUCTS: tl.constexpr):
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
     output = tl.arange(0, OUTPUTS)
     inside = token < N
     y, squares = tl.zeros([TOKENS, OUTPUTS], tl.float32), tl.zeros([TOKENS, FEATURES], tl.float32)
     for start in range(0, D, FEATURES):
         feature = start + tl.arange(0, FEATURES)
-        x = tl.load(X + token[:, None] * D + feature[None, :], mask=inside[:, None] & (feature < D)[None, :], other=0.0)
-        w = tl.load(W + output[None, :] * D + feature[:, None], mask=(output < O)[None, :] & (feature < D)[:, None], other=0.0)
+        x = tl.load(X + token[:, None] * D + feature[None, :],
+                    mask=inside[:, None] & (feature < D)[None, :], other=0.0)
+        w = tl.load(W + output[None, :] * D + feature[:, None],
+                    mask=(output < O)[None, :] & (feature < D)[:, None], other=0.0)
         y += _dot(x, w, PRODUCTS, "a")
         squares += x.to(tl.float32) * x.to(tl.float32)
     r = tl.rsqrt(tl.sum(squares, axis=1) / D + eps)
-    tl.store(Y + token[:, None] * O + output[None, :], y * r[:, None], mask=inside[:, None] & (output < O)[None, :])
+    tl.store(Y + token[:, None] * O + output[None, :], y * r[:, None],
+             mask=inside[:, None] & (output < O)[None, :])
     tl.store(R + token, r, mask=inside)
 
 
 @triton.jit(do_not_specialize=["N", "share"])
-def _backward(A, SHRINK, X, W, GX, GW, N, share, D, O: tl.constexpr, OUTPUTS: tl.constexpr, TOKENS: tl.constexpr, FEATURES: tl.constexpr,
-              PRODUCTS: tl.constexpr):
+def _backward(A, SHRINK, X, W, GX, GW, N, share, D, O: tl.constexpr, OUTPUTS: tl.constexpr,
+              TOKENS: tl.constexpr, FEATURES: tl.constexpr, PRODUCTS: tl.constexpr):
     part = tl.program_id(1).to(tl.int64)
     feature, output = tl.program_id(0) * FEATURES + tl.arange(0, FEATURES), tl.arange(0, OUTPUTS)
     known = (output < O)[:, None] & (feature < D)[None, :]
@@ -144,8 +160,10 @@ def _backward(A, SHRINK, X, W, GX, GW, N, share, D, O: tl.constexpr, OUTPUTS: tl
     for start in range(0, share, TOKENS):
         token = part * share + start + tl.arange(0, TOKENS)
         inside = token < N
-        place, mask = token[:, None] * D + feature[None, :], inside[:, None] & (feature < D)[None, :]
-        a = tl.load(A + token[:, None] * O + output[None, :], mask=inside[:, None] & (output < O)[None, :], other=0.0)
+        place, mask = token[:, None] * D + feature[None, :], inside[:, None] & (feature < D)[None,
+                                                                                             :]
+        a = tl.load(A + token[:, None] * O + output[None, :],
+                    mask=inside[:, None] & (output < O)[None, :], other=0.0)
         x = tl.load(X + place, mask=mask, other=0.0)
         gx = tl.dot(a, w, input_precision="tf32" if PRODUCTS == "bf16x2" else PRODUCTS)
         gx -= tl.load(SHRINK + token, mask=inside, other=0.0)[:, None] * x.to(tl.float32)

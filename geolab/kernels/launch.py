@@ -14,16 +14,20 @@ INTERPRETED = triton.knobs.runtime.interpret
 
 
 def require(*names: str, **tensors: Tensor) -> None:
-    """Raise unless all tensors are on one device that kernels run on; those in `names` must have a dtype that kernels read.
+    """Raise unless all tensors are on one device that kernels run on; those in `names` must have a
+    dtype that kernels read.
 
-    Raises: ValueError for a CPU tensor without the interpreter or a mix of devices, TypeError for a dtype.
+    Raises: ValueError for a CPU tensor without the interpreter or a mix of devices, TypeError for a
+        dtype.
     """
     (first, state), *others = tensors.items()
     if not (state.is_cuda or INTERPRETED):
-        raise ValueError(f"{first} must be on a CUDA device, got {state.device}; on a CPU set TRITON_INTERPRET=1 before Triton is imported")
+        raise ValueError(f"{first} must be on a CUDA device, got {state.device}; "
+                         "on a CPU set TRITON_INTERPRET=1 before Triton is imported")
     for name, tensor in others:
         if tensor.device != state.device:
-            raise ValueError(f"{name} must be on the device of {first}, {state.device}, got {tensor.device}")
+            raise ValueError(f"{name} must be on the device of {first}, {state.device}, "
+                             f"got {tensor.device}")
     for name, tensor in tensors.items():
         if not tensor.dtype.is_floating_point or (name in names and tensor.dtype not in DTYPES):
             raise TypeError(f"{name} must be float32, bfloat16 or float16, got {tensor.dtype}")
@@ -35,11 +39,13 @@ def rows(x: Tensor, trailing: int) -> Tensor:
 
 
 def groups(coefficient: Tensor, leading: torch.Size, trailing: int) -> tuple[Tensor, int]:
-    """Float32 rows of a coefficient (..., the trailing axes) that broadcasts to `leading` axes, and how many tokens share one.
+    """Float32 rows of a coefficient (..., the trailing axes) that broadcasts to `leading` axes, and
+    how many tokens share one.
 
-    Whatever doesn't share by whole runs of tokens is expanded to a row a token.
+    Whatever doesn't share by whole runs of tokens is expanded to one row per token.
     """
-    own, shape = coefficient.shape[coefficient.ndim - trailing:], coefficient.shape[:coefficient.ndim - trailing]
+    own, shape = coefficient.shape[coefficient.ndim
+                                   - trailing:], coefficient.shape[:coefficient.ndim - trailing]
     shape = (1,) * (len(leading) - len(shape)) + tuple(shape)
     kept = len(leading)
     while kept and shape[kept - 1] == 1:
@@ -51,7 +57,9 @@ def groups(coefficient: Tensor, leading: torch.Size, trailing: int) -> tuple[Ten
 
 
 def summed(per_token: Tensor, span: int, shared: Tensor) -> Tensor:
-    """Gradients a token -> gradients of what `span` tokens in a row share; zeros, where there is no token."""
+    """Gradients per token -> gradients of what `span` tokens in a row share; zeros, where there is
+    no token.
+    """
     return per_token if span == 1 else per_token.view(len(shared), span, *shared.shape[1:]).sum(1)
 
 

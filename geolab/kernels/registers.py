@@ -1,6 +1,8 @@
-"""Short vectors and small matrices in the registers of a thread: a vector is a tuple of n numbers, a matrix one of n², row by row.
+"""Short vectors and small matrices in the registers of a thread: a vector is a tuple of n numbers,
+a matrix one of n², row by row.
 
-Each number is a tensor with one entry a token, or a matrix; a thread holds all numbers of an entry.
+Each number is a tensor with one entry per token, or per matrix; a thread holds all numbers of an
+entry.
 """
 
 import triton
@@ -15,12 +17,14 @@ def load_row(X, row, inside, count: tl.constexpr):
         for i in tl.static_range(count):
             numbers += (tl.load(X + row * count + i, mask=inside, other=0.0),)
     else:
-        numbers += (tl.load(X + row[:, None] * count + tl.arange(0, count)[None, :], mask=inside[:, None], other=0.0),)
+        numbers += (tl.load(X + row[:, None] * count + tl.arange(0, count)[None, :],
+                            mask=inside[:, None], other=0.0),)
         for _ in tl.static_range(6):
             if len(numbers) < count:
                 even, odd = (), ()
                 for i in tl.static_range(len(numbers)):
-                    pair = tl.split(tl.reshape(numbers[i], [row.shape[0], count // len(numbers) // 2, 2]))
+                    pair = tl.split(tl.reshape(numbers[i], [row.shape[0],
+                                                            count // len(numbers) // 2, 2]))
                     even, odd = even + (pair[0],), odd + (pair[1],)
                 numbers = even + odd
         flat = ()
@@ -46,7 +50,8 @@ def store_row(X, row, inside, numbers):
                     pairs += (tl.join(joined[i], joined[i + len(joined) // 2]),)
                 joined = pairs
         tile = tl.reshape(joined[0], [row.shape[0], count])
-        tl.store(X + row[:, None] * count + tl.arange(0, count)[None, :], tile, mask=inside[:, None])
+        tl.store(X + row[:, None] * count + tl.arange(0, count)[None, :], tile,
+                 mask=inside[:, None])
 
 
 @triton.jit
@@ -91,4 +96,5 @@ def unit(a):
     """a/‖a‖ and ‖a‖; where a = 0, zeros."""
     length = tl.sqrt_rn(dot(a, a))
     e = scaled(a, tl.div_rn(1.0, tl.where(length > 0, length, 1.0)))
-    return plus(e, e, 0.5 - 0.5 * dot(e, e)), length  # a step of Newton's takes the rounding out of the length
+    # one Newton step takes the rounding out of the length
+    return plus(e, e, 0.5 - 0.5 * dot(e, e)), length

@@ -1,7 +1,8 @@
 """aᵀX, H X + b ⊗ h and their gradients: the kernels that touch the streams.
 
-Legend: N tokens, n streams, d features a stream. A coefficient belongs to `span` tokens in a row: 1, or a whole sequence.
-Data are read and written in the state's dtype; coefficients, sums and their gradients are float32.
+Legend: N tokens, n streams, d features per stream. A coefficient belongs to `span` tokens in a row:
+1, or a whole sequence. Data are read and written in the state's dtype; coefficients, sums and their
+gradients are float32.
 """
 
 import torch
@@ -10,47 +11,38 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import custom_op
 
-from geolab.checks import require_square, require_width
 from geolab.kernels.launch import buffer, groups, on, require, rows, summed
 from geolab.kernels.tiles import across, added, along, coefficients, store_sums, vectors, zeros
 
-MOST = 8  # streams that are mixed by a kernel: it holds n² sums a token in registers. More, or another number of sums, go through the operator as on a CPU
-
 
 def stream_read(x: Tensor, weights: Tensor) -> Tensor:
-    """aᵀX, as `operators.stream_read`: (n + 1) d numbers moved a token, and (2n + 1) d on the way back."""
+    """aᵀX, as `operators.stream_read`:
+
+    (n + 1) d numbers moved per token, and (2n + 1) d on the way back.
+    """
     require("x", x=x, weights=weights)
-    n, d = x.shape[-2:]
-    require_width("weights", weights, n)
-    a, span = groups(weights, x.shape[:-2], 1)
-    return _stream_read(rows(x, 2), a, span).view(*x.shape[:-2], d)
+    return _stream_read(rows(x, 2), *groups(weights, x.shape[:-2], 1)).view(*x.shape[:-2],
+                                                                            x.shape[-1])
 
 
 def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
-    """H X, as `operators.stream_mix`: 2n d numbers moved a token, and 3n d on the way back."""
+    """H X, as `operators.stream_mix` for a square H, n up to 8: 2n d numbers moved per token, and
+    3n d on the way back.
+    """
     require("x", x=x, matrix=matrix)
-    require_width("matrix", matrix, x.shape[-2])
-    if x.shape[-2] > MOST or matrix.shape[-2] != x.shape[-2]:
-        return _operator("stream_mix")(x, matrix)
     return _stream_mix(rows(x, 2), *groups(matrix, x.shape[:-2], 2), None, 1, None).view(x.shape)
 
 
 def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> Tensor:
-    """H X + b ⊗ h, as `operators.stream_mix_write`: (2n + 1) d numbers moved a token, and (3n + 2) d on the way back."""
+    """H X + b ⊗ h, as `operators.stream_mix_write`, for n up to 8:
+
+    (2n + 1) d numbers moved per token, and (3n + 2) d on the way back.
+    """
     require("x", x=x, matrix=matrix, weights=weights, update=update)
-    tokens, (n, d) = x.shape[:-2], x.shape[-2:]
-    require_square("matrix", matrix, n)
-    require_width("weights", weights, n)
-    require_width("update", update, d)
-    if n > MOST:
-        return _operator("stream_mix_write")(x, matrix, weights, update)
-    h = rows(update.to(x.dtype).expand(*tokens, d), 1)
-    return _stream_mix(rows(x, 2), *groups(matrix, tokens, 2), *groups(weights, tokens, 1), h).view(x.shape)
-
-
-def _operator(name: str):
-    from geolab import operators  # which imports this package first
-    return getattr(operators, name).__wrapped__
+    tokens = x.shape[:-2]
+    h = rows(update.to(x.dtype).expand(*tokens, x.shape[-1]), 1)
+    return _stream_mix(rows(x, 2), *groups(matrix, tokens, 2), *groups(weights, tokens, 1),
+                       h).view(x.shape)
 
 
 @custom_op("geolab::stream_read", mutates_args=())
@@ -59,7 +51,10 @@ def _stream_read(x: Tensor, a: Tensor, span: int) -> Tensor:
     y, tile = buffer(N, d, like=x), across(x)
     if y.numel():
         with on(x):
-            _read[(triton.cdiv(N, tile["TOKENS"]) * triton.cdiv(d, tile["FEATURES"]),)](x, a, y, N, d, span, n, span > 1, **tile)
+            _read[(triton.cdiv(N, tile["TOKENS"]) * triton.cdiv(d, tile["FEATURES"]),)](x, a, y, N,
+                                                                                        d, span, n,
+                                                                                        span > 1,
+                                                                                        **tile)
     return y
 
 
@@ -69,7 +64,8 @@ def _stream_read_backward(grad: Tensor, x: Tensor, a: Tensor, span: int) -> tupl
     grad_x, grad_a, tile = buffer(N, n, d, like=x), buffer(N, n, like=a), along(x)
     if N:
         with on(x):
-            _read_backward[(triton.cdiv(N, tile["TOKENS"]),)](grad, x, a, grad_x, grad_a, N, d, span, n, span > 1, **tile)
+            _read_backward[(triton.cdiv(N, tile["TOKENS"]),)](grad, x, a, grad_x, grad_a, N, d,
+                                                              span, n, span > 1, **tile)
     return grad_x, grad_a
 
 
@@ -98,28 +94,41 @@ _stream_read.register_autograd(_read_vjp, setup_context=_keep_read)
 
 
 @custom_op("geolab::stream_mix", mutates_args=())
-def _stream_mix(x: Tensor, matrix: Tensor, span: int, b: Tensor | None, span_b: int, h: Tensor | None) -> Tensor:
+def _stream_mix(x: Tensor, matrix: Tensor, span: int, b: Tensor | None, span_b: int,
+                h: Tensor | None) -> Tensor:
     N, n, d = x.shape
     y, tile, write = buffer(N, n, d, like=x), across(x), h is not None
     if y.numel():
         with on(x):
-            _mix[(triton.cdiv(N, tile["TOKENS"]) * triton.cdiv(d, tile["FEATURES"]),)](
-                x, matrix, b if write else matrix, h if write else x, y, N, d, span, span_b, n, write, span * span_b > 1, **tile)
+            _mix[(triton.cdiv(N, tile["TOKENS"]) * triton.cdiv(d, tile["FEATURES"]),)](x, matrix,
+                                                                                       b if write
+                                                                                       else matrix,
+                                                                                       h if write
+                                                                                       else x, y, N,
+                                                                                       d, span,
+                                                                                       span_b, n,
+                                                                                       write,
+                                                                                       span
+                                                                                       * span_b > 1,
+                                                                                       **tile)
     return y
 
 
 @custom_op("geolab::stream_mix_backward", mutates_args=())
-def _stream_mix_backward(grad: Tensor, x: Tensor, matrix: Tensor, span: int, b: Tensor | None, span_b: int,
-                         h: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _stream_mix_backward(grad: Tensor, x: Tensor, matrix: Tensor, span: int, b: Tensor | None,
+                         span_b: int, h: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     N, n, d = x.shape
     write, tile = h is not None, along(x)
     grad_x, grad_matrix = buffer(N, n, d, like=x), buffer(N, n, n, like=matrix)
-    grad_b, grad_h = (buffer(N, n, like=b), buffer(N, d, like=h)) if write else (matrix.new_empty(0), x.new_empty(0))
+    grad_b, grad_h = (buffer(N, n, like=b),
+                      buffer(N, d, like=h)) if write else (matrix.new_empty(0), x.new_empty(0))
     if N:
         with on(x):
-            _mix_backward[(triton.cdiv(N, tile["TOKENS"]),)](
-                grad, x, matrix, b if write else matrix, h if write else x, grad_x, grad_matrix, grad_b, grad_h,
-                N, d, span, span_b, n, write, span * span_b > 1, **tile)
+            _mix_backward[(triton.cdiv(N, tile["TOKENS"]),)](grad, x, matrix, b if write
+                                                             else matrix, h if write else x, grad_x,
+                                                             grad_matrix, grad_b, grad_h, N, d,
+                                                             span, span_b, n, write,
+                                                             span * span_b > 1, **tile)
     return grad_x, grad_matrix, grad_b, grad_h
 
 
@@ -131,8 +140,8 @@ def _(x, matrix, span, b, span_b, h):
 @_stream_mix_backward.register_fake
 def _(grad, x, matrix, span, b, span_b, h):
     N, n, _ = x.shape
-    return (torch.empty_like(x), matrix.new_empty(N, n, n), matrix.new_empty(0) if b is None else b.new_empty(N, n),
-            x.new_empty(0) if h is None else torch.empty_like(h))
+    return (torch.empty_like(x), matrix.new_empty(N, n, n), matrix.new_empty(0) if b is None
+            else b.new_empty(N, n), x.new_empty(0) if h is None else torch.empty_like(h))
 
 
 def _keep_mix(ctx, inputs, output):
@@ -142,7 +151,8 @@ def _keep_mix(ctx, inputs, output):
 
 def _mix_vjp(ctx, grad):
     x, matrix, b, h = ctx.saved_tensors
-    grad_x, grad_matrix, grad_b, grad_h = _stream_mix_backward(grad.contiguous(), x, matrix, ctx.span, b, ctx.span_b, h)
+    grad_x, grad_matrix, grad_b, grad_h = _stream_mix_backward(grad.contiguous(), x, matrix,
+                                                               ctx.span, b, ctx.span_b, h)
     written = (None, None, None) if h is None else (summed(grad_b, ctx.span_b, b), None, grad_h)
     return grad_x, summed(grad_matrix, ctx.span, matrix), None, *written
 
@@ -151,7 +161,8 @@ _stream_mix.register_autograd(_mix_vjp, setup_context=_keep_mix)
 
 
 @triton.jit(do_not_specialize=["N", "span"])
-def _read(X, A, Y, N, d, span, n: tl.constexpr, SHARED: tl.constexpr, TOKENS: tl.constexpr, FEATURES: tl.constexpr):
+def _read(X, A, Y, N, d, span, n: tl.constexpr, SHARED: tl.constexpr, TOKENS: tl.constexpr,
+          FEATURES: tl.constexpr):
     tiles = tl.cdiv(d, FEATURES)
     token = (tl.program_id(0) // tiles).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
     feature = tl.program_id(0) % tiles * FEATURES + tl.arange(0, FEATURES)
@@ -166,7 +177,8 @@ def _read(X, A, Y, N, d, span, n: tl.constexpr, SHARED: tl.constexpr, TOKENS: tl
 
 
 @triton.jit(do_not_specialize=["N", "span"])
-def _read_backward(GY, X, A, GX, GA, N, d, span, n: tl.constexpr, SHARED: tl.constexpr, TOKENS: tl.constexpr, FEATURES: tl.constexpr):
+def _read_backward(GY, X, A, GX, GA, N, d, span, n: tl.constexpr, SHARED: tl.constexpr,
+                   TOKENS: tl.constexpr, FEATURES: tl.constexpr):
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
     inside = token < N
     a = coefficients(A, token, inside, span, n, SHARED)
@@ -175,7 +187,8 @@ def _read_backward(GY, X, A, GX, GA, N, d, span, n: tl.constexpr, SHARED: tl.con
         feature = start + tl.arange(0, FEATURES)
         mask = inside[:, None] & (feature < d)[None, :]
         place = (token * n * d)[:, None] + feature[None, :]
-        gy = tl.load(GY + (token * d)[:, None] + feature[None, :], mask=mask, other=0.0).to(tl.float32)
+        gy = tl.load(GY + (token * d)[:, None] + feature[None, :], mask=mask,
+                     other=0.0).to(tl.float32)
         x = vectors(X, place, mask, d, n)
         for i in tl.static_range(n):
             tl.store(GX + place + i * d, (a[i] * gy).to(GX.dtype.element_ty), mask=mask)
@@ -184,8 +197,8 @@ def _read_backward(GY, X, A, GX, GA, N, d, span, n: tl.constexpr, SHARED: tl.con
 
 
 @triton.jit(do_not_specialize=["N", "span", "span_b"])
-def _mix(X, H, B, U, Y, N, d, span, span_b, n: tl.constexpr, WRITE: tl.constexpr, SHARED: tl.constexpr, TOKENS: tl.constexpr,
-         FEATURES: tl.constexpr):
+def _mix(X, H, B, U, Y, N, d, span, span_b, n: tl.constexpr, WRITE: tl.constexpr,
+         SHARED: tl.constexpr, TOKENS: tl.constexpr, FEATURES: tl.constexpr):
     tiles = tl.cdiv(d, FEATURES)
     token = (tl.program_id(0) // tiles).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
     feature = tl.program_id(0) % tiles * FEATURES + tl.arange(0, FEATURES)
@@ -194,7 +207,8 @@ def _mix(X, H, B, U, Y, N, d, span, span_b, n: tl.constexpr, WRITE: tl.constexpr
     place = (token * n * d)[:, None] + feature[None, :]
     x = vectors(X, place, mask, d, n)
     if WRITE:
-        u = tl.load(U + (token * d)[:, None] + feature[None, :], mask=mask, other=0.0).to(tl.float32)
+        u = tl.load(U + (token * d)[:, None] + feature[None, :], mask=mask,
+                    other=0.0).to(tl.float32)
         b = coefficients(B, token, inside, span_b, n, SHARED)
     matrix = coefficients(H, token, inside, span, n * n, SHARED)
     for i in tl.static_range(n):
@@ -207,8 +221,9 @@ def _mix(X, H, B, U, Y, N, d, span, span_b, n: tl.constexpr, WRITE: tl.constexpr
 
 
 @triton.jit(do_not_specialize=["N", "span", "span_b"])
-def _mix_backward(GY, X, H, B, U, GX, GH, GB, GU, N, d, span, span_b, n: tl.constexpr, WRITE: tl.constexpr, SHARED: tl.constexpr,
-                  TOKENS: tl.constexpr, FEATURES: tl.constexpr):
+def _mix_backward(GY, X, H, B, U, GX, GH, GB, GU, N, d, span, span_b, n: tl.constexpr,
+                  WRITE: tl.constexpr, SHARED: tl.constexpr, TOKENS: tl.constexpr,
+                  FEATURES: tl.constexpr):
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
     inside = token < N
     matrix = coefficients(H, token, inside, span, n * n, SHARED)

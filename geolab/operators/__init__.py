@@ -1,16 +1,24 @@
-"""The mathematics: pure functions of tensors, one file a family, each function one equation of the book."""
+"""The mathematics: pure functions of tensors, one file per family, each function one equation of
+the book.
+"""
 
+from geolab.operators.birkhoff import sinkhorn
 from geolab.operators.cayley import cayley_iterated, cayley_rank2, cayley_skew4, skew
-from geolab.operators.delta import delta_matrix, delta_shortcut, delta_update, diagonal_update, unit_direction
+from geolab.operators.delta import (
+                                    delta_matrix,
+                                    delta_shortcut,
+                                    delta_update,
+                                    diagonal_update,
+                                    unit_direction,
+)
 from geolab.operators.gate import blend, gated_matrix, gated_mix, geodesic, midpoint_penalty
 from geolab.operators.generate import rms_linear
 from geolab.operators.householder import householder_matrix, reflect
-from geolab.operators.products import outer, spread
-from geolab.operators.precision import full_precision, in_state_dtype, widened
-from geolab.operators.birkhoff import sinkhorn
+from geolab.operators.precision import outside_autocast, widened
 from geolab.operators.streams import stream_mix, stream_mix_write, stream_read
 
-__all__ = ["blend", "cayley_iterated", "cayley_rank2", "cayley_skew4", "delta_matrix", "delta_shortcut", "delta_update",
-           "diagonal_update", "full_precision", "gated_matrix", "gated_mix", "geodesic", "householder_matrix", "in_state_dtype",
-           "midpoint_penalty", "outer", "reflect", "rms_linear", "sinkhorn", "skew", "spread", "stream_mix", "stream_mix_write",
-           "stream_read", "unit_direction", "widened"]
+__all__ = ["blend", "cayley_iterated", "cayley_rank2", "cayley_skew4", "delta_matrix",
+           "delta_shortcut", "delta_update", "diagonal_update", "gated_matrix", "gated_mix",
+           "geodesic", "householder_matrix", "midpoint_penalty",
+           "outside_autocast", "reflect", "rms_linear", "sinkhorn", "skew", "stream_mix",
+           "stream_mix_write", "stream_read", "unit_direction", "widened"]

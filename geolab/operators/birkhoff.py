@@ -1,12 +1,15 @@
-"""Sinkhorn normalisation: exp(logits), its columns and its rows scaled to sum 1 in turn (mHC section 4).
+"""Sinkhorn normalisation: exp(logits), its columns and its rows scaled to sum 1 in turn (mHC
+section 4).
 
-The first iteration is a log-softmax and a softmax. It takes logits of any size to a matrix K with row and column sums
-between 1/n and n. The sums of later iterations stay between them, so those need no logarithms: P = diag(f) K diag(g), with
-two n-vectors an iteration in place of a matrix. The backward is exact and keeps no more than those vectors. Two shortcuts
-would be wrong at 20 iterations: one P for all steps of the backward, and the derivative of the limit.
+The first iteration is a log-softmax and a softmax. It takes logits of any size to a matrix K with
+row and column sums between 1/n and n. The sums of later iterations stay in these bounds and need no
+logarithms: P = diag(f) K diag(g), with two n-vectors per iteration in place of a matrix. The
+backward is exact and keeps only those vectors. Two shortcuts would be wrong at 20 iterations: the
+same P for all steps of the backward, and the derivative of the limit.
 
-This dual form loses entries of K below the smallest number of its dtype. Where hundreds of iterations would have made them
-grow, what is left may have no doubly stochastic scaling, and f and g overflow. The logarithmic form keeps such entries.
+This dual form loses entries of K below the smallest number of its dtype. If hundreds of iterations
+would have made them grow, the rest may have no doubly stochastic scaling, and f and g overflow. The
+logarithmic form keeps such entries.
 
 Legend: n rows and columns, ... any leading axes, one matrix each; N matrices.
 """
@@ -16,48 +19,49 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from geolab.checks import require_square
-from geolab.operators.dispatch import with_kernel
-from geolab.operators.precision import full_precision
+from geolab import kernels
+from geolab.checks import require_count, require_option, require_square
+from geolab.operators.precision import widened
 
 ORDERS = ("column-row", "row-column")
 FORMS = ("dual", "log")
 
 
-@with_kernel
-@full_precision
-def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row", form: str = "dual") -> Tensor:
-    """P, nearly doubly stochastic: sums of what is normalised last are 1 to rounding, the others only near 1.
+def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row",
+             form: str = "dual") -> Tensor:
+    """P, nearly doubly stochastic: sums of what is normalised last are 1 to rounding, the others
+    only near 1.
 
-    Where rows are exact, the spectral norm of P is at most √(largest column sum). Sharp logits need many iterations: at
-    20, logits of standard deviation 10 can leave a column sum of 1.4.
+    Where rows are exact, the spectral norm of P is at most √(largest column sum). Sharp logits need
+    many iterations: at 20, logits of standard deviation 10 can leave a column sum of 1.4.
 
     Arguments:
         logits: (..., n, n), of any size.
         iterations: how often both are normalised, at least once; mHC takes 20.
-        order: "column-row" makes columns sum to 1, then rows (mHC); "row-column" rows, then columns (public kernels, and
-            the baseline of E-MHC-Geo's benchmark). After finitely many iterations the two differ.
-        form: "dual", or "log": the same matrix through logarithms, several times slower, with a matrix kept an iteration. It is
-            needed where logits lie more than 80 (float32) or 700 (float64) apart and iterations are in the hundreds.
-    Returns: (..., n, n).
-    Raises: ValueError when logits aren't square, for no iteration, or an unknown order or form.
+        order: "column-row" makes columns sum to 1, then rows (mHC); "row-column" makes rows sum to
+            1, then columns (public kernels, and the baseline of E-MHC-Geo's benchmark). After
+            finitely many iterations the two differ.
+        form: "dual", or "log": the same matrix through logarithms, 1.4 times slower at 20
+            iterations, which keeps two matrices per iteration for the backward. It is needed where
+            logits lie more than 80 (float32) or 700 (float64) apart and there are hundreds of
+            iterations.
+    Returns: (..., n, n), in float32 at least.
+    Raises: ValueError when logits are not square, for less than one iteration, or an unknown order
+        or form.
     """
-    require_options(logits, iterations, order, form)
+    require_square("logits", logits)
+    require_count("iterations", iterations)
+    require_option("order", order, ORDERS)
+    require_option("form", form, FORMS)
+    n = logits.shape[-1]
+    if kernels.serves(logits, n) and form == "dual":
+        return kernels.TWINS["sinkhorn"](logits, iterations, order)
     flip = order == "row-column"
-    x = logits.mT if flip else logits
-    x = x.reshape(-1, *x.shape[-2:]).permute(1, 2, 0).contiguous()  # (n, n, N): each step is one long vector operation
+    x = widened(logits).mT if flip else widened(logits)
+    # (n, n, N): each step is one long vector operation
+    x = x.reshape(-1, n, n).permute(1, 2, 0).contiguous()
     p = _dual(x, iterations) if form == "dual" else _logarithmic(x, iterations)
     return (p.permute(2, 1, 0) if flip else p.permute(2, 0, 1)).contiguous().view(logits.shape)
-
-
-def require_options(logits: Tensor, iterations: int, order: str, form: str) -> None:
-    require_square("logits", logits)
-    if iterations < 1:
-        raise ValueError(f"iterations must be at least 1, got {iterations}")
-    if order not in ORDERS:
-        raise ValueError(f"order must be one of 'column-row', 'row-column', got {order!r}")
-    if form not in FORMS:
-        raise ValueError(f"form must be one of 'dual', 'log', got {form!r}")
 
 
 def _dual(x: Tensor, iterations: int) -> Tensor:
@@ -71,11 +75,19 @@ def _logarithmic(x: Tensor, iterations: int) -> Tensor:
 
 
 class _Scaling(Function):
-    """K (n, n, N) -> diag(f) K diag(g): `iterations` times g = 1 / Kᵀf, then f = 1 / K g, from f = 1; f is a column, g a row."""
+    """K (n, n, N) -> diag(f) K diag(g): `iterations` times g = 1 / Kᵀf, then f = 1 / K g, starting
+    at f = 1.
+
+    f is a column, and g is a row. At 8128 matrices of size 4 and 20 iterations, on one thread,
+    forward and backward take 7 ms and keep 6 MiB. Autograd takes 15 ms and 11 MiB for the same
+    steps, and 10 ms and 20 MiB for the logarithmic form. A training step of E-MHC-Geo's mHC is 18 %
+    and 5 % longer then.
+    """
 
     @staticmethod
     def forward(ctx, k: Tensor, iterations: int) -> Tensor:
-        fs, gs, terms = [torch.ones_like(k[:, :1])], [torch.ones_like(k[:1])], torch.empty_like(k)  # one buffer: it stays in the cache
+        fs, gs = [torch.ones_like(k[:, :1])], [torch.ones_like(k[:1])]
+        terms = torch.empty_like(k)                           # one buffer, which stays in the cache
         for _ in range(iterations):
             gs.append(torch.mul(k, fs[-1], out=terms).sum(0, keepdim=True).reciprocal_())
             fs.append(torch.mul(k, gs[-1], out=terms).sum(1, keepdim=True).reciprocal_())
@@ -96,8 +108,8 @@ class _Scaling(Function):
             grad_k.addcmul_(row, gs[step], value=-1)
             column = torch.mul(k, row, out=terms).sum(0, keepdim=True)
             if step == len(fs) - 1:
-                column -= grad_g                              # of the result: only the last g is part of it
-            column *= gs[step].square()                       # the gradient by Kᵀf of the step before
+                column -= grad_g                          # only the last g is part of the result
+            column *= gs[step].square()                       # the gradient by the Kᵀf before
             grad_k.addcmul_(fs[step - 1], column)
             grad_f = torch.mul(k, column, out=terms).sum(1, keepdim=True)
         return grad_k, None

@@ -1,54 +1,28 @@
-"""Operators keep their precision under autocast: rounded to bfloat16, a rotation is orthogonal to 1e-2 only.
+"""Operators keep their precision under autocast: rounded to bfloat16, a rotation is orthogonal only
+to 1e-2.
 
-What makes an operator's few numbers works in float32 at least; what applies them to a state works in the state's dtype.
+What computes an operator's few numbers works in float32 at least. What applies them to a state
+works in the state's dtype. An operator says so in its body, in two steps: it widens its arguments
+(or casts them to the state's dtype), and it leaves autocast where it multiplies matrices, which
+autocast would round. A shared decorator would be shorter, but torch.compile counts recompilations
+per code object, and operators that share one use up each other's limit.
 """
 
-from collections.abc import Callable
-from contextlib import nullcontext
-from functools import wraps
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
 
-def widened(x):
-    """A half-precision tensor as float32; anything else as it is."""
-    return x.float() if isinstance(x, Tensor) and x.dtype in (torch.bfloat16, torch.float16) else x
+def widened(x: Tensor) -> Tensor:
+    """The tensor in float32 if it has half precision, and as it is otherwise."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
-def full_precision(operator: Callable) -> Callable:
-    """The function outside autocast, with half-precision arguments widened to float32: so is what it returns."""
-    @wraps(operator)
-    def wide(first: Tensor, *others, **named):
-        with _outside_autocast(first):
-            return operator(widened(first), *[widened(x) for x in others], **{name: widened(x) for name, x in named.items()})
-
-    return with_own_code(wide)
-
-
-def in_state_dtype(operator: Callable) -> Callable:
-    """The function outside autocast, with all tensors in the dtype of the first, the state: so is what it returns."""
-    @wraps(operator)
-    def applied(state: Tensor, *others, **named):
-        def cast(x):
-            return x.to(state.dtype) if isinstance(x, Tensor) else x
-
-        with _outside_autocast(state):
-            return operator(state, *map(cast, others), **{name: cast(x) for name, x in named.items()})
-
-    return with_own_code(applied)
-
-
-def with_own_code(wrapper: Callable) -> Callable:
-    """torch.compile counts recompilations by code object: operators that shared one would use up each other's limit."""
-    wrapper.__code__ = wrapper.__code__.replace(co_name=wrapper.__name__)
-    return wrapper
-
-
-_AS_IT_IS = nullcontext()
-
-
-def _outside_autocast(x: Tensor):
+def outside_autocast(x: Tensor) -> AbstractContextManager:
+    """A context in which autocast is off for the device of x."""
     device = x.device.type
-    inside = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)  # a meta tensor has no autocast
-    return torch.autocast(device, enabled=False) if inside else _AS_IT_IS
+    # a meta tensor has no autocast
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return nullcontext()

@@ -1,71 +1,86 @@
-"""How a sublayer F meets n residual streams X: X ← H X + b ⊗ F(aᵀX), a read, then a mix and a write (HC section 2, mHC section 4).
+"""How a sublayer F meets n residual streams X: X ← H X + b ⊗ F(aᵀX).
 
-Legend: n streams, d features a stream, ... any leading axes (batch, position).
+A read comes first, then a mix and a write (HC section 2, mHC section 4).
+
+Legend: n streams, d features per stream, ... any leading axes (batch, position).
 """
 
 import torch
 from torch import Tensor
 
+from geolab import kernels
 from geolab.checks import require_square, require_width
-from geolab.operators.dispatch import with_kernel
-from geolab.operators.precision import in_state_dtype
+from geolab.operators.precision import outside_autocast
 
 
-@with_kernel
-@in_state_dtype
 def stream_read(x: Tensor, weights: Tensor) -> Tensor:
     """aᵀX = Σᵢ aᵢ xᵢ, what the sublayer reads.
 
     Arguments:
         x: (..., n, d), the streams.
         weights: a, (..., n); leading axes may be fewer, and broadcast.
-    Returns: (..., d).
-    Raises: ValueError when the weights aren't one a stream.
+    Returns: (..., d), in the dtype of x.
+    Raises: ValueError unless there is one weight per stream.
     """
     require_width("weights", weights, x.shape[-2])
-    # contiguous, here and below: strided views of a wider table send products, and their backward, token by token
-    return (weights.contiguous().unsqueeze(-2) @ x).squeeze(-2)
+    if kernels.serves(x):
+        return kernels.TWINS["stream_read"](x, weights)
+    with outside_autocast(x):
+        # contiguous, here and below: strided views of a wider table send products, and their
+        # backward, token by token
+        return (weights.to(x.dtype).contiguous().unsqueeze(-2) @ x).squeeze(-2)
 
 
-@with_kernel
-@in_state_dtype
 def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
     """H X: stream i becomes Σⱼ Hᵢⱼ xⱼ.
 
     Arguments:
         x: (..., n, d), the streams.
-        matrix: H, (..., n, n), or (..., m, n) for m sums of them; leading axes may be fewer, and broadcast.
-    Returns: (..., n, d), or (..., m, d).
-    Raises: ValueError when the matrix isn't one column a stream.
+        matrix: H, (..., n, n), or (..., m, n) for m sums of them; leading axes may be fewer, and
+            broadcast.
+    Returns: (..., n, d), or (..., m, d), in the dtype of x.
+    Raises: ValueError unless the matrix has one column per stream.
     """
-    require_width("matrix", matrix, x.shape[-2])
-    return matrix @ x
+    n = x.shape[-2]
+    require_width("matrix", matrix, n)
+    if kernels.serves(x, n) and matrix.shape[-2] == n:
+        return kernels.TWINS["stream_mix"](x, matrix)
+    with outside_autocast(x):
+        return matrix.to(x.dtype) @ x
 
 
-@with_kernel
-@in_state_dtype
 def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> Tensor:
-    """H X + b ⊗ h: stream i becomes Σⱼ Hᵢⱼ xⱼ and takes up bᵢ h, with h the sublayer's output.
+    """H X + b ⊗ h: stream i becomes Σⱼ Hᵢⱼ xⱼ + bᵢ h, with h the sublayer's output.
 
     Arguments:
         x: (..., n, d), the streams.
         matrix: H, (..., n, n); leading axes may be fewer, and broadcast.
         weights: b, (..., n); leading axes may be fewer, and broadcast.
         update: h, (..., d).
-    Returns: (..., n, d).
-    Raises: ValueError when the matrix isn't one row and one column a stream, the weights aren't one a stream, or the update
-            has another width than the streams.
+    Returns: (..., n, d), in the dtype of x.
+    Raises: ValueError unless the matrix has one row and one column per stream, there is one weight
+        per stream, and the update has the width of the streams.
     """
     n, d = x.shape[-2:]
     require_square("matrix", matrix, n)
     require_width("weights", weights, n)
     require_width("update", update, d)
+    if kernels.serves(x, n):
+        return kernels.TWINS["stream_mix_write"](x, matrix, weights, update)
     tokens = x.shape[:-2]
-    return _MixWrite.apply(x, matrix.expand(*tokens, n, n).contiguous(), weights.expand(*tokens, n).contiguous(), update.expand(*tokens, d))
+    matrix = matrix.to(x.dtype).expand(*tokens, n, n).contiguous()
+    weights = weights.to(x.dtype).expand(*tokens, n).contiguous()
+    update = update.to(x.dtype).expand(*tokens, d)
+    with outside_autocast(x):
+        return _MixWrite.apply(x, matrix, weights, update)
 
 
 class _MixWrite(torch.autograd.Function):
-    """H X + b ⊗ h of each token. Its backward is four products; that of a sum of products takes more passes over the streams."""
+    """H X + b ⊗ h for each token, with a backward of four products.
+
+    Autograd takes more passes over the streams. With it, a training step of E-MHC-Geo's stream
+    variant is 13 % longer, and with torch.baddbmm 7 %.
+    """
 
     @staticmethod
     def forward(x, matrix, weights, update):
@@ -78,6 +93,7 @@ class _MixWrite(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         x, matrix, weights, update = ctx.saved_tensors
-        return (matrix.mT @ grad, grad @ x.mT,
-                (update.unsqueeze(-2) @ grad.mT).squeeze(-2),  # row by matrix: the other way round it takes twice as long
-                (weights.unsqueeze(-2) @ grad).squeeze(-2))
+        # row by matrix: the other way round it takes twice as long
+        by_weights = (update.unsqueeze(-2) @ grad.mT).squeeze(-2)
+        by_update = (weights.unsqueeze(-2) @ grad).squeeze(-2)
+        return matrix.mT @ grad, grad @ x.mT, by_weights, by_update

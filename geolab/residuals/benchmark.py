@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from geolab.operators import delta_shortcut, in_state_dtype, stream_mix, unit_direction
+from geolab.operators import delta_shortcut, outside_autocast, stream_mix, unit_direction
 from geolab.residuals.base import Residual, Sublayer
 from geolab.residuals.jpmhc import JPmHC
 from geolab.residuals.mhc import ConstrainedMaps
@@ -79,7 +79,6 @@ class BenchmarkDelta(Residual):
         return Erasure(unit_direction(direction, EPS), beta)
 
 
-@in_state_dtype
 def erase_everywhere(x: Tensor, direction: Tensor, beta: Tensor) -> Tensor:
     """x − β (kᵀx) k, with one k and β for all positions: two matrix products per sequence.
 
@@ -91,7 +90,9 @@ def erase_everywhere(x: Tensor, direction: Tensor, beta: Tensor) -> Tensor:
         beta: β, (B, 1).
     Returns: (B, T, D).
     """
-    return torch.baddbmm(x, x @ direction.mT, -beta.unsqueeze(-1) * direction)
+    with outside_autocast(x):
+        direction, beta = direction.to(x.dtype), beta.to(x.dtype)
+        return torch.baddbmm(x, x @ direction.mT, -beta.unsqueeze(-1) * direction)
 
 
 class BenchmarkMHC(Residual):

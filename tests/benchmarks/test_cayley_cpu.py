@@ -14,7 +14,8 @@ PASSES = ["forward", "forward + backward"]
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     out = tmp_path_factory.mktemp("cayley") / "tiny.json"
-    cayley_cpu.main(["--sizes", "3", "2", "--rounds", "1", "--turn", "300", "--compiler", "eager", "--out", str(out)])
+    cayley_cpu.main(["--sizes", "3", "2", "--rounds", "1", "--turn", "300", "--compiler", "eager",
+                     "--out", str(out)])
     return out
 
 
@@ -22,7 +23,8 @@ def test_it_writes_a_row_for_every_operator_size_and_pass(written):
     found = json.loads(written.read_text())
     assert found["threads"] == 1 and found["versions"]["torch"]
     assert [(row["operator"], row["matrices"], row["pass"]) for row in found["times"]] == [
-        (name, count, which) for name in ("cayley_rank2", "cayley_skew4") for count in (3, 2) for which in PASSES]
+        (name, count, which)
+        for name in ("cayley_rank2", "cayley_skew4") for count in (3, 2) for which in PASSES]
 
 
 @pytest.mark.parametrize("path", ["written", STORED])
@@ -32,19 +34,23 @@ def test_ratios_are_those_of_the_times(path, request):
         seconds, ratios = row["seconds"], row["times as fast"]
         assert min(seconds.values()) > 0
         assert ratios == {"eager": pytest.approx(seconds["solve"] / seconds["ours"], abs=1e-3),
-                          "compiled": pytest.approx(seconds["solve"] / seconds["ours, compiled"], abs=1e-3),
-                          "both compiled": pytest.approx(seconds["solve, compiled"] / seconds["ours, compiled"], abs=1e-3)}
+                          "compiled": pytest.approx(
+                              seconds["solve"] / seconds["ours, compiled"], abs=1e-3),
+                          "both compiled": pytest.approx(
+                              seconds["solve, compiled"] / seconds["ours, compiled"], abs=1e-3)}
 
 
 def test_it_writes_over_nothing(written):
     before = written.read_text()
     with pytest.raises(SystemExit):
-        cayley_cpu.main(["--sizes", "2", "--rounds", "1", "--turn", "300", "--compiler", "eager", "--out", str(written)])
+        cayley_cpu.main(["--sizes", "2", "--rounds", "1", "--turn", "300", "--compiler", "eager",
+                         "--out", str(written)])
     assert written.read_text() == before
 
 
 def stored(operator, count):
-    return [row["times as fast"] for row in json.loads(STORED.read_text())["times"] if (row["operator"], row["matrices"]) == (operator, count)]
+    return [row["times as fast"] for row in json.loads(STORED.read_text())["times"]
+            if (row["operator"], row["matrices"]) == (operator, count)]
 
 
 @pytest.mark.parametrize("operator", cayley_cpu.OPERATORS)

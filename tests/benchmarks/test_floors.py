@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from benchmarks.cases import CASES, CHANNELS, STREAMS, Case, draws
 from benchmarks.timing import cotangents_of, outputs_of
@@ -12,7 +13,8 @@ SIZES = {"N": st.integers(2, 9), "n": st.integers(1, 6), "d": st.integers(1, 40)
 
 
 def moved(function, inputs, still=()):
-    """Bytes in and out of the forward pass, and of the backward pass; `still` are the places of inputs that don't meet a gradient.
+    """Bytes in and out of the forward pass, and of the backward pass; `still` are the places of
+    inputs that don't meet a gradient.
 
     What is one number for all tokens isn't counted.
     """
@@ -21,7 +23,8 @@ def moved(function, inputs, still=()):
     cotangents = cotangents_of(outputs)
     gradients = torch.autograd.grad(outputs, inputs, cotangents)
     back = [pair[i] for i in range(len(inputs)) if i not in still for pair in (inputs, gradients)]
-    return tuple(sum(t.nbytes for t in tensors if t.ndim) for tensors in ([*inputs, *outputs], [*cotangents, *back]))
+    return tuple(sum(t.nbytes for t in tensors if t.ndim) for tensors in ([*inputs, *outputs],
+                                                                          [*cotangents, *back]))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -34,7 +37,8 @@ def test_a_floor_is_what_goes_in_and_out(name, N, n, d):
     assert case.floor(N, n, d, 2) == moved(case.function, inputs)
 
 
-@pytest.mark.parametrize("name", ["stream_mix_write", "gated_mix", "delta_update, d_v = 4", "diagonal_update"])
+@pytest.mark.parametrize("name", ["stream_mix_write", "gated_mix", "delta_update, d_v = 4",
+                                  "diagonal_update"])
 def test_a_floor_counts_the_state_in_its_own_dtype(name):
     inputs = CASES[name].inputs(8, 4, 100, *draws("cpu", torch.float32, seed=0))
     assert CASES[name].floor(8, 4, 100, 4) == moved(CASES[name].function, inputs)
@@ -47,4 +51,5 @@ def test_value_channels_share_their_direction():
 
 def test_a_case_names_what_it_measures():
     for name, case in CASES.items():
-        assert isinstance(case, Case) and name.startswith(case.twin) and case.operator.__name__ == case.twin
+        assert isinstance(case, Case) and name.startswith(case.twin)
+        assert case.operator.__name__ == case.twin

@@ -7,7 +7,8 @@ import torch
 from benchmarks import steps
 from geolab.models import Transformer
 
-TINY = ["--width", "16", "--layers", "1", "--heads", "2", "--hidden", "32", "--batch", "2", "--length", "5", "--repeats", "1", "--processes", "1"]
+TINY = ["--width", "16", "--layers", "1", "--heads", "2", "--hidden", "32", "--batch", "2",
+        "--length", "5", "--repeats", "1", "--processes", "1"]
 SIZE = {"width": 16, "batch": 2, "length": 5, "repeats": 3}
 
 
@@ -16,23 +17,30 @@ def test_on_a_cpu_each_ratio_is_to_the_additive_block(tmp_path):
     steps.main(["--device", "cpu", "--only", "delta,mhc", *TINY, "--out", str(path)])
     kept = json.loads(path.read_text())
     rows = {row["residual"]: row for row in kept["rows"]}
-    assert list(rows) == ["additive", "delta", "mhc"] and kept["device"] == "cpu" and kept["size"]["width"] == 16
+    assert list(rows) == ["additive", "delta",
+                          "mhc"] and kept["device"] == "cpu" and kept["size"]["width"] == 16
     assert kept["threads"] == 1
-    assert all(row["ratio"] == pytest.approx(row["ms"] / rows["additive"]["ms"], rel=1e-2) for row in rows.values())
+    assert all(row["ratio"] == pytest.approx(row["ms"] / rows["additive"]["ms"], rel=1e-2)
+               for row in rows.values())
     assert rows["additive"]["parameters"] < rows["mhc"]["parameters"]
 
 
 def test_the_models_of_table_5_are_measured_over_their_gpt(monkeypatch, capsys):
     monkeypatch.setitem(steps.TABLE5_SIZE, "batch", 1)
     monkeypatch.setitem(steps.TABLE5_SIZE, "length", 3)
-    steps.main(["--device", "cpu", "--table5", "--only", "emhc-hybrid", "--repeats", "1", "--processes", "2"])
+    steps.main(["--device", "cpu", "--table5", "--only", "emhc-hybrid", "--repeats", "1",
+                "--processes", "2"])
     first, second, *printed = [row.split() for row in capsys.readouterr().out.splitlines()]
-    assert first[0] == "1" and second[0] == "2" and [row[0] for row in printed] == ["emhc-gpt", "emhc-hybrid"]
-    assert printed[0][-3:] == ["1.000", "±", "0.000"] and printed[1][-2] == "±" and float(printed[1][-1]) >= 0
+    assert first[0] == "1" and second[0] == "2" and [row[0] for row in printed] == ["emhc-gpt",
+                                                                                    "emhc-hybrid"]
+    assert printed[0][-3:] == ["1.000", "±",
+                               "0.000"] and printed[1][-2] == "±" and float(printed[1][-1]) >= 0
 
 
 def test_on_a_device_every_mode_is_measured_beside_the_additive_block_in_the_same_mode(monkeypatch):
-    milliseconds = {("additive", "eager"): 10, ("additive", "compiled"): 5, ("additive", "kernels"): 10, ("mhc", "eager"): 20, ("mhc", "kernels"): 11, ("mhc", "compiled"): 8}
+    milliseconds = {("additive", "eager"): 10, ("additive", "compiled"): 5,
+                    ("additive", "kernels"): 10, ("mhc", "eager"): 20, ("mhc", "kernels"): 11,
+                    ("mhc", "compiled"): 8}
 
     def turns(runs, rounds):
         for step in runs.values():
@@ -42,10 +50,12 @@ def test_on_a_device_every_mode_is_measured_beside_the_additive_block_in_the_sam
     monkeypatch.setattr(steps, "turns", turns)
     monkeypatch.setattr(steps, "_peak", lambda step: 2**30)
     monkeypatch.setattr(torch, "compile", lambda model: model)
-    config = steps.configuration("cuda", {"width": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 5})
-    rows = steps.on_cuda({name: partial(Transformer, config, name) for name in ("additive", "mhc")}, ["eager", "kernels", "compiled"],
-                         SIZE, device="cpu")
-    assert {row["mode"]: row["ratio"] for row in rows if row["residual"] == "mhc"} == {"eager": 2, "kernels": 1.1, "compiled": 1.6}
+    config = steps.configuration("cuda", {"width": 16, "layers": 1, "heads": 2, "hidden": 32,
+                                          "length": 5})
+    rows = steps.on_cuda({name: partial(Transformer, config, name) for name in ("additive", "mhc")},
+                         ["eager", "kernels", "compiled"], SIZE, device="cpu")
+    ratios = {row["mode"]: row["ratio"] for row in rows if row["residual"] == "mhc"}
+    assert ratios == {"eager": 2, "kernels": 1.1, "compiled": 1.6}
     assert all(row["peak_bytes"] == 2**30 for row in rows)
 
 
@@ -59,22 +69,27 @@ def test_a_mode_that_fails_is_a_row_with_its_message(monkeypatch):
     monkeypatch.setattr(steps, "Run", Refuses)
     monkeypatch.setattr(steps, "turns", lambda runs, rounds: {name: [1.0] for name in runs})
     monkeypatch.setattr(steps, "_peak", lambda step: 0)
-    config = steps.configuration("cuda", {"width": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 5})
-    eager, with_kernels = steps.on_cuda({"delta": partial(Transformer, config, "delta")}, ["eager", "kernels"], SIZE, device="cpu")
-    assert eager["ratio"] == 1 and with_kernels["failed"] == "RuntimeError: out of memory" and "ratio" not in with_kernels
+    config = steps.configuration("cuda", {"width": 16, "layers": 1, "heads": 2, "hidden": 32,
+                                          "length": 5})
+    eager, with_kernels = steps.on_cuda({"delta": partial(Transformer, config, "delta")},
+                                        ["eager", "kernels"], SIZE, device="cpu")
+    assert eager["ratio"] == 1 and "ratio" not in with_kernels
+    assert with_kernels["failed"] == "RuntimeError: out of memory"
 
 
 def test_the_backbone_on_a_device_is_as_wide_as_it_says():
     size = steps.SIZES["cuda"]
     D, hidden = size["width"], size["hidden"]
-    assert (D, size["length"]) == (2560, 4096) and f"{round((4 * D * D + 3 * D * hidden) / 1e6)} million" in steps.__doc__
+    assert (D, size["length"]) == (2560, 4096)
+    assert f"{round((4 * D * D + 3 * D * hidden) / 1e6)} million" in steps.__doc__
 
 
 @pytest.mark.parametrize("arguments, message", [
     (["--only", "plus"], "--only must be among additive, "), (["--modes", "fast"], "got fast"),
     (["--device", "cpu", "--processes", "0"], "--processes must be at least 1, got 0"),
     (["--device", "cpu", "--modes", "kernels"], "kernels need a CUDA device"),
-    pytest.param([], "PyTorch sees none", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="here it measures"))])
+    pytest.param([], "PyTorch sees none",
+                 marks=pytest.mark.skipif(torch.cuda.is_available(), reason="here it measures"))])
 def test_it_says_what_is_missing(arguments, message, capsys):
     with pytest.raises(SystemExit):
         steps.main(arguments)

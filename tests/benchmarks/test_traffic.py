@@ -1,17 +1,21 @@
-"""Each kernel reads its inputs once and writes its outputs once: counted in the interpreter, address by address."""
+"""Each kernel reads its inputs once and writes its outputs once: counted in the interpreter,
+address by address.
+"""
 
 import pytest
 import torch
 
 from benchmarks.cases import CASES, draws
+from benchmarks.traffic import traffic
 from geolab import kernels
 from geolab.kernels import launch
-from benchmarks.traffic import traffic
 
-KEPT = {"delta_update": 1 + 1, "delta_update, d_v = 4": 4 + 1, "rms_linear": 1}  # float32 numbers a token, written for the way back
+# float32 numbers a token, written for the way back
+KEPT = {"delta_update": 1 + 1, "delta_update, d_v = 4": 4 + 1, "rms_linear": 1}
 PARTS = {"diagonal_update": 8}  # bytes of the sums that programs leave, and of α
 
-interpreted = pytest.mark.skipif(not launch.INTERPRETED, reason="addresses are counted in Triton's interpreter")
+interpreted = pytest.mark.skipif(not launch.INTERPRETED,
+                                 reason="addresses are counted in Triton's interpreter")
 
 
 @interpreted

@@ -1,13 +1,12 @@
-"""What every kernel's tests share: comparison with a float64 reference, poisoned outputs, and mutants that must be caught.
+"""What every kernel's tests share: the comparison with a float64 reference. `test_check.py` shows
+what it catches.
 
-A kernel passes when outputs and all gradients, for a random cotangent, lie within `TOLERANCE` of the reference, relatively: a gradient
-of zeros is at distance 1. Both get the same rounded inputs.
+A kernel passes when its outputs and all gradients, for a random cotangent, have a relative distance
+of at most `TOLERANCE` to the reference: a gradient of zeros is at distance 1. Both get the same
+rounded inputs.
 """
 
-import importlib.util
-import itertools
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -15,7 +14,6 @@ from torch import Tensor
 from geolab import kernels
 
 TOLERANCE = {torch.float32: 4e-6, torch.bfloat16: 8e-3, torch.float16: 2e-3}
-_numbers = itertools.count()
 
 
 def normal(*shape: int, seed: int = 0, dtype=torch.float32, device="cpu") -> Tensor:
@@ -23,26 +21,36 @@ def normal(*shape: int, seed: int = 0, dtype=torch.float32, device="cpu") -> Ten
 
 
 def distance(got: Tensor, wanted: Tensor) -> float:
-    """‖got − wanted‖ / ‖wanted‖; NaN counts as infinite, and nothing is at no distance from nothing."""
+    """‖got − wanted‖ / ‖wanted‖; NaN counts as infinite, and nothing is at no distance from
+    nothing.
+    """
     got, wanted = got.double().cpu(), wanted.double().cpu()
     assert got.shape == wanted.shape, f"shape {tuple(got.shape)}, wanted {tuple(wanted.shape)}"
     if not wanted.numel():
         return 0.0
-    error = ((got - wanted).norm() / wanted.norm().clamp(min=torch.finfo(torch.float64).tiny)).item()
+    error = ((got - wanted).norm()
+             / wanted.norm().clamp(min=torch.finfo(torch.float64).tiny)).item()
     return error if error == error else float("inf")
 
 
-def with_gradients(function: Callable, inputs: Sequence[Tensor], seed: int, like: Sequence[Tensor] | None = None) -> list[Tensor]:
-    """The outputs of a function, then its gradients by all inputs, for random cotangents; in the dtypes of `like`, if given."""
+def with_gradients(function: Callable, inputs: Sequence[Tensor], seed: int, like: Sequence[Tensor]
+                   | None = None) -> list[Tensor]:
+    """The outputs of a function, then its gradients by all inputs, for random cotangents; in the
+    dtypes of `like`, if given.
+    """
     leaves = [x.detach().requires_grad_() for x in inputs]
     outputs = function(*leaves)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-    cotangents = [normal(*y.shape, seed=seed + i, dtype=(like or outputs)[i].dtype, device=y.device).to(y.dtype) for i, y in enumerate(outputs)]
+    cotangents = [normal(*y.shape, seed=seed + i, dtype=(like or outputs)[i].dtype,
+                         device=y.device).to(y.dtype) for i, y in enumerate(outputs)]
     return [*outputs, *torch.autograd.grad(outputs, leaves, cotangents)]
 
 
-def check(kernel: Callable, operator: Callable, *inputs: Tensor, tolerance: float | None = None) -> None:
-    """Raise AssertionError unless the kernel gives what the operator gives in float64: outputs, and gradients by every input."""
+def check(kernel: Callable, operator: Callable, *inputs: Tensor, tolerance: float
+          | None = None) -> None:
+    """Raise AssertionError unless the kernel gives what the operator gives in float64: outputs, and
+    gradients by every input.
+    """
     tolerance = TOLERANCE[inputs[0].dtype] if tolerance is None else tolerance
     got = with_gradients(kernel, inputs, seed=1000)
     with kernels.use("never"):
@@ -50,20 +58,6 @@ def check(kernel: Callable, operator: Callable, *inputs: Tensor, tolerance: floa
     assert len(got) == len(wanted)
     for place, (ours, theirs) in enumerate(zip(got, wanted)):
         error = distance(ours, theirs)
-        assert error <= tolerance, f"result {place} of {len(got)}: relative error {error:.2g}, tolerance {tolerance:g}"
+        found = f"result {place} of {len(got)}: relative error {error:.2g}"
+        assert error <= tolerance, f"{found}, tolerance {tolerance:g}"
 
-
-def mutant(module, old: str, new: str, folder: Path):
-    """The module with one place of its source replaced, as a module of its own.
-
-    Raises: AssertionError unless `old` stands there exactly once.
-    """
-    source = Path(module.__file__).read_text()
-    assert source.count(old) == 1, f"{old!r} stands {source.count(old)} times in {module.__file__}"
-    name = f"mutant_{next(_numbers)}"
-    path = folder / f"{name}.py"
-    path.write_text(source.replace(old, new).replace('"geolab::', f'"{name}::'))
-    spec = importlib.util.spec_from_file_location(name, path)
-    changed = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(changed)
-    return changed

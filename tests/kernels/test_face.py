@@ -12,7 +12,8 @@ from geolab import kernels, operators
 HALF, SINGLE, DOUBLE = torch.bfloat16, torch.float32, torch.float64
 
 
-@pytest.mark.parametrize("dtype, served", [(HALF, True), (torch.float16, True), (SINGLE, True), (DOUBLE, False)])
+@pytest.mark.parametrize("dtype, served", [(HALF, True), (torch.float16, True), (SINGLE, True),
+                                           (DOUBLE, False)])
 def test_the_dtype_decides(dtype, served):
     with kernels.use("always"):
         assert kernels.serves(torch.ones(1, dtype=dtype)) is served
@@ -34,7 +35,8 @@ def test_every_twin_has_the_name_of_an_operator():
 
 
 def test_an_unknown_mode_is_refused():
-    with pytest.raises(ValueError, match="mode must be one of 'auto', 'always', 'never', got 'maybe'"), kernels.use("maybe"):
+    wanted = "mode must be one of 'auto', 'always', 'never', got 'maybe'"
+    with pytest.raises(ValueError, match=wanted), kernels.use("maybe"):
         pass
 
 
@@ -48,16 +50,21 @@ try:
 except RuntimeError as error:
     print(error)
 """
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"} | {"CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
-    assert "TRITON_INTERPRET=1 in the environment before geolab is imported" in done.stdout, done.stderr
+    environment = {name: value for name, value in os.environ.items()
+                   if name != "TRITON_INTERPRET"} | {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                          env=environment)
+    wanted = "TRITON_INTERPRET=1 in the environment before geolab is imported"
+    assert wanted in done.stdout, done.stderr
 
 
 def test_second_derivatives_are_refused_by_kernels_and_had_without(device):
-    x, a = torch.randn(3, 4, 8, device=device, requires_grad=True), torch.randn(3, 4, device=device, requires_grad=True)
+    x, a = torch.randn(3, 4, 8, device=device, requires_grad=True), torch.randn(3, 4, device=device,
+                                                                                requires_grad=True)
     for mode in ("never", "always"):
         with kernels.use(mode):
-            [first] = torch.autograd.grad(operators.stream_read(x, a).square().sum(), a, create_graph=True)
+            [first] = torch.autograd.grad(operators.stream_read(x, a).square().sum(), a,
+                                          create_graph=True)
         if mode == "never":
             assert torch.autograd.grad(first.sum(), x)[0].isfinite().all()
         else:

@@ -1,11 +1,9 @@
 import pytest
 import torch
+from shared_kernels import check, normal, with_gradients
 
 from geolab import kernels, operators
-from geolab.kernels import generate as module
 from geolab.kernels.generate import rms_linear
-from geolab.kernels.launch import INTERPRETED
-from shared_kernels import check, mutant, normal, with_gradients
 
 LEADS = {"one token": (1,), "a tail": (3, 137), "no batch axis": ()}
 
@@ -34,12 +32,14 @@ def test_any_number_of_features_and_outputs(device, features, outputs, dtype):
 def test_no_token_gives_no_number_and_gradients_of_zeros(device):
     x, weight = generating((3, 0), 48, 8, device)
     y, grad_x, grad_weight = with_gradients(both()[0], [x, weight], 0)
-    assert y.shape == (3, 0, 8) and grad_x.shape == x.shape and torch.equal(grad_weight, torch.zeros_like(weight))
+    assert y.shape == (3, 0, 8) and grad_x.shape == x.shape
+    assert torch.equal(grad_weight, torch.zeros_like(weight))
 
 
 def test_strided_states_and_weights(device):
     x, weight = generating((6, 7), 48, 10, device)
-    for state, map in ((x.transpose(0, 1), weight), (x[:, ::2], weight[::2]), (x[..., ::2], weight[:, ::2]), (x[0].expand(3, 7, 48), weight[:1])):
+    for state, map in ((x.transpose(0, 1), weight), (x[:, ::2], weight[::2]),
+                       (x[..., ::2], weight[:, ::2]), (x[0].expand(3, 7, 48), weight[:1])):
         check(*both(), state, map)
 
 
@@ -50,42 +50,20 @@ def test_the_size_of_a_state_cancels_down_to_the_guard(device, scale):
 
 
 def test_more_outputs_than_it_serves_go_to_the_operator(device):
-    x, weight = generating((5,), 16, 129, device)
-    with kernels.use("never"):
-        wanted = operators.rms_linear(x, weight, 1e-6)
-    assert torch.equal(rms_linear(x, weight, 1e-6), wanted)
+    x, weight = generating((5,), 16, kernels.MOST_OUTPUTS + 1, device)
+    wanted = operators.rms_linear(x, weight, 1e-6)
+    with kernels.use("always"):
+        assert torch.equal(operators.rms_linear(x, weight, 1e-6), wanted)
 
 
 def test_half_precision_gives_float32_numbers_and_gradients_in_the_dtypes_of_the_inputs(device):
     x, weight = generating((5,), 16, 8, device, torch.bfloat16)
     y, grad_x, grad_weight = with_gradients(both()[0], [x, weight], 0)
-    assert (y.dtype, grad_x.dtype, grad_weight.dtype) == (torch.float32, torch.bfloat16, torch.float32)
+    assert (y.dtype, grad_x.dtype, grad_weight.dtype) == (torch.float32, torch.bfloat16,
+                                                          torch.float32)
     with torch.autocast(device, torch.bfloat16):
         assert rms_linear(x.float(), weight, 1e-6).dtype == torch.float32
         check(*both(), x.float(), weight)
-
-
-MUTANTS = {
-    "a gradient of zeros": ("gx.to(GX.dtype.element_ty)", "(0 * gx).to(GX.dtype.element_ty)"),
-    "a weight's gradient of zeros": ("feature[None, :], gw, mask", "feature[None, :], 0 * gw, mask"),
-    "a norm that is a constant on the way back": ("gx -= tl.load", "gx -= 0 * tl.load"),
-    "a sum of squares, not their mean": ("axis=1) / D + eps", "axis=1) + eps"),
-    "features past the first tile are skipped": ("for start in range(0, D, FEATURES)", "for start in range(0, FEATURES, FEATURES)"),
-    "a tail that is skipped": ("* TOKENS + tl.arange(0, TOKENS)\n    output = tl.arange(0, OUTPUTS)\n    inside = token < N\n",
-                               "* TOKENS + tl.arange(0, TOKENS)\n    output = tl.arange(0, OUTPUTS)\n    inside = token < N // TOKENS * TOKENS\n"),
-    "only the first tokens of a part": ("for start in range(0, share, TOKENS)", "for start in range(0, TOKENS, TOKENS)"),
-    "parts of the weight's gradient are lost": ("grad_w.sum(0)", "grad_w[0]"),
-    "no guard": ("/ D + eps)", "/ D)"),
-}
-
-
-@pytest.mark.parametrize("old, new", MUTANTS.values(), ids=MUTANTS)
-def test_a_wrong_kernel_is_caught(device, old, new, tmp_path, monkeypatch):
-    wrong = mutant(module, old, new, tmp_path)
-    wrong.PROGRAMS = 3 * 3  # three parts of two tiles each
-    x, weight = generating((5 * wrong.TILE_BACK[0] + 7,), 1100 if INTERPRETED else 150, 24, device)
-    with pytest.raises(AssertionError, match="relative error"):
-        check(*both(wrong.rms_linear, eps=0.1), x, weight)
 
 
 def test_the_weights_gradient_is_the_same_in_every_run(device):
@@ -96,9 +74,10 @@ def test_the_weights_gradient_is_the_same_in_every_run(device):
 
 def test_it_refuses_by_name(device):
     x, weight = generating((3,), 8, 4, device)
-    with pytest.raises(ValueError, match="weight must have 8 features"):
-        rms_linear(x, weight[:, :7], 1e-6)
-    with pytest.raises(TypeError, match="x must be float32, bfloat16 or float16, got torch.float64"):
+    with kernels.use("always"), pytest.raises(ValueError, match="weight must have 8 features"):
+        operators.rms_linear(x, weight[:, :7], 1e-6)
+    with pytest.raises(TypeError,
+                       match="x must be float32, bfloat16 or float16, got torch.float64"):
         rms_linear(x.double(), weight, 1e-6)
     with pytest.raises(ValueError, match="weight must be on the device of x"):
         rms_linear(x, weight.to("meta"), 1e-6)
@@ -113,12 +92,15 @@ def test_operators_hand_over_to_it(device):
 def test_it_compiles_in_one_graph(device):
     with kernels.use("always"):
         kernel, operator = both(operators.rms_linear)
-        check(torch.compile(kernel, fullgraph=True, backend="aot_eager", dynamic=True), operator, *generating((3, 37), 50, 24, device))
+        check(torch.compile(kernel, fullgraph=True, backend="aot_eager", dynamic=True), operator,
+              *generating((3, 37), 50, 24, device))
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("device", ["cuda"], indirect=True)
 def test_addresses_past_two_to_the_31(device):
-    x, weight = torch.zeros(2**20 + 1, 2048, device=device, dtype=torch.bfloat16), normal(8, 2048, device=device)
+    x = torch.zeros(2**20 + 1, 2048, device=device, dtype=torch.bfloat16)
+    weight = normal(8, 2048, device=device)
     x[-1] = normal(2048, seed=1)
-    assert torch.equal(rms_linear(x, weight, 1e-6)[-1], rms_linear(x[-1:], weight, 1e-6)[0])  # the last token begins at byte 2**32
+    # the last token begins at byte 2**32
+    assert torch.equal(rms_linear(x, weight, 1e-6)[-1], rms_linear(x[-1:], weight, 1e-6)[0])

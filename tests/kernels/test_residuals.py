@@ -2,13 +2,13 @@
 
 import pytest
 import torch
+from shared_kernels import distance, normal
 from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
 
 from geolab import kernels
 from geolab.models import Transformer, TransformerConfig
 from geolab.residuals import REGISTRY
-from shared_kernels import distance, normal
 
 WIDTH, LENGTH = 16, 5
 
@@ -16,7 +16,8 @@ WIDTH, LENGTH = 16, 5
 def network(name, device):
     """All parameters away from their start, so that no zero hides a wrong gradient."""
     torch.manual_seed(0)
-    made = Transformer(TransformerConfig.benchmark(width=WIDTH, layers=1, heads=2, max_length=8), name).to(device)
+    made = Transformer(TransformerConfig.benchmark(width=WIDTH, layers=1, heads=2, max_length=8),
+                       name).to(device)
     with torch.no_grad():
         for i, p in enumerate(made.parameters()):
             p.add_(normal(*p.shape, seed=10 + i, device=device), alpha=0.1)
@@ -28,7 +29,8 @@ def step(model, x, mode, through=lambda model, x: model(x)):
     parameters = dict(model.named_parameters())
     with kernels.use(mode):
         y = through(model, x)
-        grads = torch.autograd.grad(y, list(parameters.values()), normal(*y.shape, seed=2, dtype=y.dtype, device=y.device))
+        grads = torch.autograd.grad(y, list(parameters.values()),
+                                    normal(*y.shape, seed=2, dtype=y.dtype, device=y.device))
     return {"output": y} | dict(zip(parameters, grads))
 
 

@@ -16,7 +16,8 @@ every_form = pytest.mark.parametrize("form", ["dual", "log"])
 
 
 def normal(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).to(dtype)
+    return torch.randn(shape, dtype=torch.float64,
+                       generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def plain(logits, iterations=20, order="column-row"):
@@ -38,15 +39,21 @@ def logarithmic(logits, iterations=20, order="column-row"):
 
 @st.composite
 def cases(draw, largest=1e6):
-    """Logits up to a million: apart by as much, or near to each other with rows and columns that are. An iteration count and an order."""
-    apart, offset = (draw(st.sampled_from([s for s in (0, 1e-3, 1, 4, 10, 100, 1e3, 1e6) if s <= largest])) for _ in range(2))
+    """Logits up to a million: apart by as much, or near to each other with rows and columns that
+    are. An iteration count and an order.
+    """
+    apart, offset = (draw(st.sampled_from([s for s in (0, 1e-3, 1, 4, 10, 100, 1e3, 1e6)
+                                           if s <= largest])) for _ in range(2))
     n, seed = draw(st.integers(1, 6)), draw(st.integers(0, 2**16))
-    logits = apart * normal(40, n, n, seed=seed) + offset * (normal(40, n, 1, seed=seed + 1) + normal(40, 1, n, seed=seed + 2))
+    logits = apart * normal(40, n, n, seed=seed) + offset * (normal(40, n, 1, seed=seed + 1)
+                                                             + normal(40, 1, n, seed=seed + 2))
     return logits.clamp(-largest, largest), draw(st.integers(1, 25)), draw(orders)
 
 
 def exact(p, slack=8):
-    """Sums of n numbers up to 1, to rounding: both forms divide by a sum, or subtract a logarithm of one, last."""
+    """Sums of n numbers up to 1, to rounding: both forms divide by a sum, or subtract a logarithm
+    of one, last.
+    """
     return dict(rtol=0, atol=slack * p.shape[-1] * torch.finfo(p.dtype).eps)
 
 
@@ -75,7 +82,8 @@ def test_it_is_the_definition_in_logarithms_for_logits_of_any_size(form, case, d
     # The relative error of exp(x) is the absolute one of x: the size of the logits, times eps
     logits, iterations, order = case
     logits, size = logits.to(dtype), max(1, logits.abs().max().item())
-    error = sinkhorn(logits, iterations, order, form).double() - logarithmic(logits.double(), iterations, order)
+    error = sinkhorn(logits, iterations, order, form).double() - logarithmic(logits.double(),
+                                                                             iterations, order)
     assert error.abs().max() < 4 * torch.finfo(dtype).eps * size
 
 
@@ -84,16 +92,22 @@ def test_both_forms_bound_the_spectral_norm_by_the_largest_sum_where_it_is_not_e
     logits, iterations, order = case
     for form in ("dual", "log"):
         p = sinkhorn(logits.to(dtype), iterations, order, form).double()
-        assert (torch.linalg.matrix_norm(p, 2) <= p.sum(AXES[order][0]).amax(-1).sqrt() + 8 * p.shape[-1] * torch.finfo(dtype).eps).all()
+        assert (torch.linalg.matrix_norm(p, 2) <= p.sum(AXES[order][0]).amax(-1).sqrt()
+                + 8 * p.shape[-1] * torch.finfo(dtype).eps).all()
 
 
 @given(st.integers(0, 2**16), st.integers(2, 6), st.floats(0, 1), dtypes, orders)
-def test_within_its_range_the_dual_form_is_the_logarithmic_one_at_hundreds_of_iterations(seed, n, share, dtype, order):
+def test_within_its_range_the_dual_form_is_the_logarithmic_one_at_hundreds_of_iterations(seed, n,
+                                                                                         share,
+                                                                                         dtype,
+                                                                                         order):
     spread = share * {torch.float32: 80, torch.float64: 700}[dtype]
-    logits = (spread * torch.rand(10, n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))).to(dtype)
+    logits = (spread * torch.rand(10, n, n, dtype=torch.float64,
+                                  generator=torch.Generator().manual_seed(seed))).to(dtype)
     dual, log = (sinkhorn(logits, 300, order, form) for form in ("dual", "log"))
     assert_close(dual.sum(AXES[order][1]), torch.ones_like(dual[..., 0]), **exact(dual))
-    assert_close(dual, log, rtol=0, atol=8 * torch.finfo(dtype).eps * max(1, spread))  # roundings don't add up over iterations
+    # roundings don't add up over iterations
+    assert_close(dual, log, rtol=0, atol=8 * torch.finfo(dtype).eps * max(1, spread))
 
 
 def test_the_plain_form_breaks_where_this_one_does_not():
@@ -111,12 +125,15 @@ def test_the_logarithmic_form_is_the_dual_one(case):
 @every_order
 def test_entries_that_underflow_and_would_grow_back_need_the_logarithmic_form(dtype, apart, order):
     # two rows want one column: they must take half of the two others, from entries of exp(-apart)
-    logits = torch.tensor([[0.0, -apart, -apart], [0.0, -apart, -apart], [0.0, 0.0, 0.0]], dtype=dtype)
+    logits = torch.tensor([[0.0, -apart, -apart], [0.0, -apart, -apart], [0.0, 0.0, 0.0]],
+                          dtype=dtype)
     wanted = torch.tensor([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25], [0.0, 0.5, 0.5]], dtype=dtype)
     for form, right in (("log", True), ("dual", False)):
         p = sinkhorn(logits, 1000, order, form)
         assert torch.allclose(p, wanted, rtol=0, atol=1e-5) == right
-    assert plain(logits, 1000, order).isnan().any() or not torch.allclose(plain(logits, 1000, order), wanted, atol=1e-5)
+    assert plain(logits, 1000, order).isnan().any() or not torch.allclose(plain(logits, 1000,
+                                                                                order), wanted,
+                                                                          atol=1e-5)
 
 
 def test_twenty_iterations_are_not_enough_for_sharp_logits():
@@ -133,7 +150,8 @@ def test_more_iterations_come_nearer_to_doubly_stochastic():
 
 
 def test_equal_logits_mix_equally():
-    assert_close(sinkhorn(torch.full((3, 3), 7.0, dtype=torch.float64)), torch.full((3, 3), 1 / 3, dtype=torch.float64), **CLOSE)
+    assert_close(sinkhorn(torch.full((3, 3), 7.0, dtype=torch.float64)),
+                 torch.full((3, 3), 1 / 3, dtype=torch.float64), **CLOSE)
 
 
 def test_the_order_matters():
@@ -153,8 +171,10 @@ def test_a_constant_along_what_is_normalised_first_cancels(order):
     logits = normal(7, 4, 4)
     shift = 50 * normal(7, 4, seed=1)
     first, last = AXES[order]
-    assert_close(sinkhorn(logits + shift.unsqueeze(first), 2, order), sinkhorn(logits, 2, order), **CLOSE)
-    assert (sinkhorn(logits + shift.unsqueeze(last), 2, order) - sinkhorn(logits, 2, order)).abs().max() > 1e-3
+    assert_close(sinkhorn(logits + shift.unsqueeze(first), 2, order), sinkhorn(logits, 2, order),
+                 **CLOSE)
+    assert (sinkhorn(logits + shift.unsqueeze(last), 2, order)
+            - sinkhorn(logits, 2, order)).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("lead", [(), (0,), (3,), (2, 3)])
@@ -169,9 +189,11 @@ def test_leading_axes_are_one_matrix_each(lead, order):
 # ---------------------------------------------------------------- the gradient
 
 def gradients(function, logits, *options):
-    """By a random cotangent: with a constant one the gradient is nearly zero, and anything passes."""
+    """By a random cotangent: with a constant one the gradient is nearly zero, and anything passes.
+    """
     leaf = logits.clone().requires_grad_()
-    return torch.autograd.grad(function(leaf, *options), leaf, normal(*logits.shape, seed=7, dtype=logits.dtype))[0]
+    return torch.autograd.grad(function(leaf, *options), leaf,
+                               normal(*logits.shape, seed=7, dtype=logits.dtype))[0]
 
 
 def relative(got, wanted):
@@ -217,7 +239,8 @@ def test_one_matrix_for_all_steps_and_the_limit_are_not_its_gradient():
 @every_order
 @every_form
 def test_gradcheck(n, order, form):
-    assert torch.autograd.gradcheck(lambda x: sinkhorn(x, 6, order, form), normal(2, n, n).requires_grad_())
+    assert torch.autograd.gradcheck(lambda x: sinkhorn(x, 6, order, form),
+                                    normal(2, n, n).requires_grad_())
 
 
 def test_the_backward_keeps_vectors_not_matrices():
@@ -225,17 +248,20 @@ def test_the_backward_keeps_vectors_not_matrices():
     with saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
         sinkhorn(normal(100, 4, 4).requires_grad_(), 50)
     sizes = {t.data_ptr(): t.numel() for t in kept}
-    assert sum(size == 1600 for size in sizes.values()) <= 4  # the first iteration's, whatever their number
+    # the first iteration's, whatever their number
+    assert sum(size == 1600 for size in sizes.values()) <= 4
     assert all(size in (400, 1600) for size in sizes.values())
 
 
 # ---------------------------------------------------------------- errors
 
 @pytest.mark.parametrize("logits, options, message", [
-    (torch.ones(2, 3, 4), {}, r"logits must be n × n along its last two axes, got shape \(2, 3, 4\)"),
+    (torch.ones(2, 3, 4), {},
+     r"logits must be n × n along its last two axes, got shape \(2, 3, 4\)"),
     (torch.ones(4), {}, r"logits must be n × n along its last two axes, got shape \(4,\)"),
     (torch.ones(4, 4), {"iterations": 0}, "iterations must be at least 1, got 0"),
-    (torch.ones(4, 4), {"order": "row"}, "order must be one of 'column-row', 'row-column', got 'row'"),
+    (torch.ones(4, 4), {"order": "row"},
+     "order must be one of 'column-row', 'row-column', got 'row'"),
     (torch.ones(4, 4), {"form": "exp"}, "form must be one of 'dual', 'log', got 'exp'"),
 ])
 def test_a_bad_argument_is_named(logits, options, message):

@@ -16,7 +16,8 @@ dtypes = st.sampled_from([torch.float32, torch.float64])
 
 
 def normal(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).to(dtype)
+    return torch.randn(shape, dtype=torch.float64,
+                       generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def eye(n):
@@ -31,7 +32,9 @@ def generators(draw):
 
 
 def turn(z, alpha=0.1, dtype=torch.float64):
-    """A skew 2 × 2 matrix W with eigenvalues ±iz/α, and how to read the eigenvalue of a polynomial in it."""
+    """A skew 2 × 2 matrix W with eigenvalues ±iz/α, and how to read the eigenvalue of a polynomial
+    in it.
+    """
     return torch.tensor([[0.0, -z / alpha], [z / alpha, 0.0]], dtype=dtype)
 
 
@@ -43,11 +46,13 @@ def eigenvalue(y):
 @example(2.0, torch.float64)
 @example(math.sqrt(8 / 3), torch.float32)
 def test_the_curve_of_its_eigenvalues(z, dtype):
-    shifted, identity = (eigenvalue(cayley_iterated(turn(z, dtype=dtype), start=start)) for start in ("shifted", "identity"))
+    shifted, identity = (eigenvalue(cayley_iterated(turn(z, dtype=dtype), start=start))
+                         for start in ("shifted", "identity"))
     eps = torch.finfo(dtype).eps  # each term of size zᵏ is rounded a few times
     cubic, square = (16 * eps * (1 + abs(z)) ** degree for degree in (3, 2))
     assert shifted == pytest.approx(1 + 1j * z - z**2 / 2 - 1j * z**3 / 4, rel=0, abs=cubic)
-    assert abs(shifted) ** 2 == pytest.approx(1 - z**4 / 4 + z**6 / 16, rel=0, abs=16 * eps * (1 + abs(z)) ** 6)
+    assert abs(shifted) ** 2 == pytest.approx(1 - z**4 / 4 + z**6 / 16, rel=0,
+                                              abs=16 * eps * (1 + abs(z)) ** 6)
     assert identity == pytest.approx(1 + 1j * z - z**2 / 2, rel=0, abs=square)
     assert abs(identity + 1) >= math.sqrt(3) - 64 * eps
     assert abs(shifted) ** 2 >= 11 / 27 - 64 * eps
@@ -55,8 +60,10 @@ def test_the_curve_of_its_eigenvalues(z, dtype):
 
 def test_two_steps_attain_minus_one_and_lose_more_than_half_of_the_energy():
     assert eigenvalue(cayley_iterated(turn(2.0))) == pytest.approx(-1, abs=1e-12)
-    assert abs(eigenvalue(cayley_iterated(turn(math.sqrt(8 / 3))))) ** 2 == pytest.approx(11 / 27, abs=1e-12)
-    assert abs(eigenvalue(cayley_iterated(turn(math.sqrt(2)), start="identity")) + 1) == pytest.approx(math.sqrt(3), abs=1e-12)
+    assert abs(eigenvalue(cayley_iterated(turn(math.sqrt(8 / 3))))) ** 2 == pytest.approx(11 / 27,
+                                                                                          abs=1e-12)
+    assert abs(eigenvalue(cayley_iterated(turn(math.sqrt(2)), start="identity"))
+               + 1) == pytest.approx(math.sqrt(3), abs=1e-12)
 
 
 @given(generators(), st.floats(0.01, 2))
@@ -67,14 +74,16 @@ def test_the_defect_after_one_and_two_steps(w, alpha):
         y = cayley_iterated(w, steps, alpha)
         assert y.dtype == w.dtype
         y = y.double()
-        rounding = n * torch.finfo(w.dtype).eps * (1 + norm) ** (2 * steps + 2)  # Y is a polynomial of degree steps + 1 in K
+        # Y is a polynomial of degree steps + 1 in K
+        rounding = n * torch.finfo(w.dtype).eps * (1 + norm) ** (2 * steps + 2)
         assert_close(y.T @ y - eye(n), expected, rtol=0, atol=8 * rounding)
 
 
 @given(generators(), st.integers(1, 4))
 def test_starting_at_the_identity_is_one_step_behind(w, steps):
     later, wanted = cayley_iterated(w, steps + 1, start="identity"), cayley_iterated(w, steps)
-    assert_close(later, wanted, rtol=0, atol=8 * torch.finfo(w.dtype).eps * wanted.abs().max().item())
+    assert_close(later, wanted, rtol=0, atol=8 * torch.finfo(w.dtype).eps
+                 * wanted.abs().max().item())
 
 
 def test_it_tends_to_the_closed_form_below_norm_one_and_diverges_above():
@@ -90,5 +99,6 @@ def test_iterated_gradients():
 
 
 def test_an_unknown_start_is_named():
-    with pytest.raises(ValueError, match="^start must be one of 'shifted', 'identity', got 'zero'$"):
+    with pytest.raises(ValueError,
+                       match="^start must be one of 'shifted', 'identity', got 'zero'$"):
         cayley_iterated(torch.zeros(2, 2), start="zero")

@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,7 +9,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch.testing import assert_close
 
-from geolab.operators import delta_matrix, delta_shortcut, delta_update, diagonal_update, householder_matrix, unit_direction
+from geolab.operators import (
+    delta_matrix,
+    delta_shortcut,
+    delta_update,
+    diagonal_update,
+    householder_matrix,
+    unit_direction,
+)
 
 CLOSE = dict(rtol=0, atol=1e-12)
 coordinates = st.floats(-1, 1)
@@ -18,9 +26,13 @@ dtypes = st.sampled_from([torch.float32, torch.float64])
 
 
 def near(k, size=1.0):
-    """To rounding: every law here is a sum of d products, of terms up to `size`. Below `tiny` numbers have fewer digits."""
+    """To rounding: every law here is a sum of d products, of terms up to `size`.
+
+    Below `tiny` numbers have fewer digits.
+    """
     info = torch.finfo(k.dtype)
-    return dict(rtol=0, atol=16 * (k.shape[-1] + 1) * (info.eps * float(size) + info.tiny), check_dtype=False)
+    return dict(rtol=0, atol=16 * (k.shape[-1] + 1) * (info.eps * float(size) + info.tiny),
+                check_dtype=False)
 
 
 def largest(tensor):
@@ -29,7 +41,9 @@ def largest(tensor):
 
 @st.composite
 def tensors(draw, *shape, dtype=torch.float64, least=0.0):
-    """Numbers up to a size from 1e-6 to 1e6, along the last axis vectors of at least `least` times that length."""
+    """Numbers up to a size from 1e-6 to 1e6, along the last axis vectors of at least `least` times
+    that length.
+    """
     numbers = arrays(np.float64, shape, elements=coordinates).map(torch.as_tensor)
     numbers = draw(numbers.filter(lambda h: not least or (h.norm(dim=-1) > least).all()))
     return (draw(magnitudes) * numbers).to(dtype)
@@ -43,17 +57,22 @@ def directions(draw, most=8):
 
 @st.composite
 def updates(draw, channels):
-    """A state X, its direction k, value v and β, with up to two leading axes; a vector state where channels is 0."""
+    """A state X, its direction k, value v and β, with up to two leading axes; a vector state where
+    channels is 0.
+    """
     lead = draw(st.sampled_from([(), (2,), (2, 3)]))
     d, dtype = draw(st.integers(1, 5)), draw(dtypes)
     inner = (draw(st.integers(1, channels)),) if channels else ()
     beta = torch.as_tensor(draw(arrays(np.float64, lead, elements=betas))).to(dtype)
-    return (draw(tensors(*lead, d, *inner, dtype=dtype)), unit_direction(draw(tensors(*lead, d, dtype=dtype, least=1e-3))),
+    return (draw(tensors(*lead, d, *inner, dtype=dtype)),
+            unit_direction(draw(tensors(*lead, d, dtype=dtype, least=1e-3))),
             draw(tensors(*lead, *inner, dtype=dtype)), beta)
 
 
 def rounding(case):
-    """What an update may be off by: k is unit and |β| at most 3, so no term exceeds a few times the largest of X and v."""
+    """What an update may be off by: k is unit and |β| at most 3, so no term exceeds a few times the
+    largest of X and v.
+    """
     x, k, v, _ = case
     return near(k, largest(x) + largest(v))
 
@@ -83,7 +102,9 @@ def test_unit_direction_with_a_guard_is_the_stated_formula(h, eps):
 def test_the_guard_takes_a_part_that_is_its_share(dtype, eps):
     # of h as long as eps the square of k is one half
     h = torch.tensor([0.6, 0.0, -0.8], dtype=dtype) * eps
-    assert unit_direction(h, eps).square().sum().item() == pytest.approx(0.5, rel=16 * torch.finfo(dtype).eps)
+    assert unit_direction(h, eps).square().sum().item() == pytest.approx(0.5,
+                                                                         rel=16
+                                                                         * torch.finfo(dtype).eps)
 
 
 def test_the_guard_keeps_value_and_gradient_finite_at_zero():
@@ -108,7 +129,8 @@ def test_eigenvalues_are_ones_and_one_minus_beta(k, beta):
 @given(directions(), betas)
 def test_singular_values_and_determinant(k, beta):
     a = delta_matrix(k, beta).double()
-    expected = torch.tensor([1.0] * (len(k) - 1) + [abs(1 - beta)], dtype=torch.float64).sort(descending=True).values
+    expected = torch.tensor([1.0] * (len(k) - 1) + [abs(1 - beta)],
+                            dtype=torch.float64).sort(descending=True).values
     assert_close(torch.linalg.svdvals(a), expected, **near(k))
     assert torch.linalg.det(a).item() == pytest.approx(1 - beta, abs=near(k)["atol"])
 
@@ -119,7 +141,9 @@ def test_lifted_to_several_value_channels_the_determinant_is_a_power(k, beta, ch
     x = torch.zeros(d, channels, dtype=k.dtype)
     lifted = torch.autograd.functional.jacobian(lambda x: delta_shortcut(x, k, beta), x)
     det = torch.linalg.det(lifted.reshape(d * channels, d * channels).double())
-    assert det.item() == pytest.approx((1 - beta) ** channels, abs=near(k, channels * 2**channels)["atol"])  # |1 − β| is at most 2
+    # |1 − β| is at most 2
+    assert det.item() == pytest.approx((1 - beta) ** channels,
+                                       abs=near(k, channels * 2**channels)["atol"])
 
 
 @given(directions(), betas)
@@ -140,7 +164,8 @@ def test_the_three_named_gates(k):
 
 
 @given(updates(channels=0), st.floats(0, 2))
-def test_the_shortcut_never_lengthens_a_state_for_beta_up_to_two_and_keeps_it_at_the_ends(case, beta):
+def test_the_shortcut_never_lengthens_a_state_for_beta_up_to_two_and_keeps_it_at_the_ends(case,
+                                                                                          beta):
     x, k, _, _ = case
     length, tolerance = x.norm(dim=-1), near(k, largest(x))["atol"]
     assert (delta_shortcut(x, k, beta).norm(dim=-1) <= length + tolerance).all()
@@ -163,7 +188,8 @@ def test_update_of_a_vector_state_is_a_x_plus_beta_v_k(case):
 @given(updates(channels=4))
 def test_update_of_a_matrix_state_is_a_x_plus_beta_k_v(case):
     x, k, v, beta = case
-    kept, write = delta_matrix(k, beta).double() @ x.double(), torch.einsum("...,...i,...j->...ij", *wide((beta, k, v)))
+    kept, write = delta_matrix(k, beta).double() @ x.double(), torch.einsum("...,...i,...j->...ij",
+                                                                            *wide((beta, k, v)))
     updated = delta_update(x, k, v, beta)
     assert (updated.shape, updated.dtype) == (x.shape, x.dtype)
     assert_close(updated, kept + write, **rounding(case))
@@ -174,19 +200,23 @@ def test_update_of_a_matrix_state_is_a_x_plus_beta_k_v(case):
 def test_without_erasing_only_the_value_is_written(case):
     x, k, v, beta = case
     nothing = torch.zeros_like(x)
-    assert_close(delta_update(x, k, v, beta, erase=False), x + delta_update(nothing, k, v, beta), **rounding(case))
+    assert_close(delta_update(x, k, v, beta, erase=False), x + delta_update(nothing, k, v, beta),
+                 **rounding(case))
 
 
-@given(st.sampled_from([0, 4]).flatmap(lambda channels: updates(channels=channels)), magnitudes, st.floats(0, 1))
+@given(st.sampled_from([0, 4]).flatmap(lambda channels: updates(channels=channels)), magnitudes,
+       st.floats(0, 1))
 def test_with_a_guard_the_direction_is_normalised_on_the_way(case, length, eps):
     x, k, v, beta = case
-    assert_close(delta_update(x, length * k, v, beta, eps=eps), delta_update(x, unit_direction(length * k, eps), v, beta), **rounding(case))
+    assert_close(delta_update(x, length * k, v, beta, eps=eps),
+                 delta_update(x, unit_direction(length * k, eps), v, beta), **rounding(case))
 
 
 @given(updates(channels=4))
 def test_the_readout_moves_towards_the_value_at_rate_beta(case):
     x, k, v, beta = wide(case)
-    before, after = (torch.einsum("...i,...ij->...j", k, s.double()) for s in (x, delta_update(*case)))
+    before, after = (torch.einsum("...i,...ij->...j", k, s.double())
+                     for s in (x, delta_update(*case)))
     assert_close(after, (1 - beta)[..., None] * before + beta[..., None] * v, **rounding(case))
 
 
@@ -204,7 +234,9 @@ def test_the_law_holds_for_a_direction_of_any_length(case, length):
     size = largest(x) * (1 + length**2) + largest(v) * length
     exact = wide((x, k, v, beta))
     erased = exact[2] - torch.einsum("...i,...ij->...j", exact[1], exact[0])
-    assert_close(delta_update(x, k, v, beta), exact[0] + torch.einsum("...,...i,...j->...ij", exact[3], exact[1], erased), **near(k, size))
+    assert_close(delta_update(x, k, v, beta), exact[0] + torch.einsum("...,...i,...j->...ij",
+                                                                      exact[3], exact[1], erased),
+                 **near(k, size))
 
 
 @pytest.mark.parametrize("inner", [(), (3,)])
@@ -216,21 +248,27 @@ def test_leading_axes_are_one_update_each(inner):
     together = delta_update(x, k, v, beta)
     for i in range(2):
         for j in range(4):
-            assert_close(together[i, j], delta_update(x[i, j], k[i, j], v[i, j], beta[i, j]), **CLOSE)
+            assert_close(together[i, j], delta_update(x[i, j], k[i, j], v[i, j], beta[i, j]),
+                         **CLOSE)
     assert delta_matrix(k, beta).shape == (2, 4, 5, 5)
 
 
-@given(dtypes.flatmap(lambda dtype: st.tuples(tensors(2, 1, 4, 3, dtype=dtype), tensors(2, 1, 1, 3, dtype=dtype, least=1e-3))), betas)
+@given(dtypes.flatmap(lambda dtype: st.tuples(tensors(2, 1, 4, 3, dtype=dtype),
+                                              tensors(2, 1, 1, 3, dtype=dtype, least=1e-3))), betas)
 def test_one_direction_for_all_positions_is_that_direction_at_each(case, beta):
     x, k = case[0], unit_direction(case[1])
     beta = torch.full((2, 1, 1), beta, dtype=x.dtype)
-    assert_close(delta_shortcut(x, k, beta), delta_shortcut(x, k.expand(2, 1, 4, 3), beta.expand(2, 1, 4)), **near(k, largest(x)))
+    assert_close(delta_shortcut(x, k, beta), delta_shortcut(x, k.expand(2, 1, 4, 3),
+                                                            beta.expand(2, 1, 4)),
+                 **near(k, largest(x)))
 
 
 def test_directions_broadcast_over_states():
     generator = torch.Generator().manual_seed(2)
-    x, k = torch.randn(1, 5, 3, generator=generator), unit_direction(torch.randn(2, 1, 3, generator=generator))
-    assert_close(delta_shortcut(x, k, 0.5), delta_shortcut(x.expand(2, 5, 3), k.expand(2, 5, 3), 0.5))
+    x = torch.randn(1, 5, 3, generator=generator)
+    k = unit_direction(torch.randn(2, 1, 3, generator=generator))
+    assert_close(delta_shortcut(x, k, 0.5), delta_shortcut(x.expand(2, 5, 3), k.expand(2, 5, 3),
+                                                           0.5))
 
 
 @pytest.mark.parametrize("inner", [(), (3,)])
@@ -238,9 +276,11 @@ def test_numbers_stand_for_tensors(inner):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(2, 5, *inner, dtype=torch.float64, generator=generator)
     k = unit_direction(torch.randn(2, 5, dtype=torch.float64, generator=generator))
-    full = delta_update(x, k, torch.full((2, *inner), 0.3, dtype=torch.float64), torch.full((2,), 1.7, dtype=torch.float64))
+    full = delta_update(x, k, torch.full((2, *inner), 0.3, dtype=torch.float64),
+                        torch.full((2,), 1.7, dtype=torch.float64))
     assert_close(delta_update(x, k, 0.3, 1.7), full, rtol=0, atol=0)
-    assert_close(delta_matrix(k, 1.7), delta_matrix(k, torch.full((2,), 1.7, dtype=torch.float64)), rtol=0, atol=0)
+    assert_close(delta_matrix(k, 1.7), delta_matrix(k, torch.full((2,), 1.7, dtype=torch.float64)),
+                 rtol=0, atol=0)
 
 
 def test_gradients():
@@ -257,18 +297,20 @@ def test_gradients():
     assert check(delta_update, (leaf(2, 3, 4), h, leaf(2, 4), beta))
     assert check(lambda *case: delta_update(*case, eps=0.1), (leaf(2, 3, 4), h, leaf(2, 4), beta))
     for channels in ((), (4,)):
-        assert check(lambda *case: delta_update(*case, erase=False), (leaf(2, 3, *channels), h, leaf(2, *channels), beta))
+        assert check(lambda *case: delta_update(*case, erase=False),
+                     (leaf(2, 3, *channels), h, leaf(2, *channels), beta))
     assert check(delta_shortcut, (leaf(2, 3), h, beta))
     assert check(delta_shortcut, (leaf(2, 5, 3), leaf(2, 1, 3), leaf(2, 1)))
 
 
 # ---------------------------------------------------------------- errors
 
-# ---------------------------------------------------------------- every feature at a rate of its own
+# ---------------------------------------------------------------- one rate per feature
 
 def diagonal_case(seed):
     generator = torch.Generator().manual_seed(seed)
-    return tuple(torch.randn(shape, dtype=torch.float64, generator=generator) for shape in [(2, 3, 4)] * 3 + [()])
+    return tuple(torch.randn(shape, dtype=torch.float64, generator=generator)
+                 for shape in [(2, 3, 4)] * 3 + [()])
 
 
 @given(st.integers(0, 2**16), dtypes, magnitudes, magnitudes)
@@ -277,9 +319,11 @@ def test_the_diagonal_update_scales_each_feature_and_adds_its_share(seed, dtype,
     case = size * x, share * update, beta, alpha
     x, update, beta, alpha = wide(case)
     updated, shortcut = diagonal_update(*case), torch.diag_embed(1 - alpha * beta)
-    terms = (1 + (alpha * beta).abs()) * x.abs() + (beta * update).abs()  # what is added up; each is rounded a few times
+    # what is added up; each is rounded a few times
+    terms = (1 + (alpha * beta).abs()) * x.abs() + (beta * update).abs()
     assert updated.dtype == dtype
-    assert ((updated - (shortcut @ x.unsqueeze(-1)).squeeze(-1) - beta * update).abs() <= 4 * torch.finfo(dtype).eps * terms).all()
+    assert ((updated - (shortcut @ x.unsqueeze(-1)).squeeze(-1) - beta * update).abs() <= 4
+            * torch.finfo(dtype).eps * terms).all()
 
 
 def test_the_diagonal_update_has_first_and_second_derivatives():
@@ -290,9 +334,11 @@ def test_the_diagonal_update_has_first_and_second_derivatives():
 
 def test_the_diagonal_update_refuses_other_shapes():
     x, update, beta, alpha = diagonal_case(0)
-    with pytest.raises(ValueError, match=r"update must have the shape of x, \(2, 3, 4\), got \(3, 4\)"):
+    with pytest.raises(ValueError,
+                       match=r"update must have the shape of x, \(2, 3, 4\), got \(3, 4\)"):
         diagonal_update(x, update[0], beta, alpha)
-    with pytest.raises(ValueError, match=r"beta must have the shape of x, \(2, 3, 4\), got \(2, 3, 1\)"):
+    with pytest.raises(ValueError,
+                       match=r"beta must have the shape of x, \(2, 3, 4\), got \(2, 3, 1\)"):
         diagonal_update(x, update, beta[..., :1], alpha)
     with pytest.raises(ValueError, match=r"alpha must be one number, got shape \(2,\)"):
         diagonal_update(x, update, beta, alpha.expand(2))
@@ -310,19 +356,23 @@ def test_delta_matrix_refuses_a_direction_of_another_length():
     (torch.ones(1, 2, 3, 4), r"got \(1, 2, 3, 4\) with direction \(2, 3\)"),
 ])
 def test_state_and_direction_must_agree(x, message):
-    for call in (lambda k: delta_update(x, k, 0.0, torch.ones(2)), lambda k: delta_shortcut(x, k, torch.ones(2))):
+    for call in (lambda k: delta_update(x, k, 0.0, torch.ones(2)),
+                 lambda k: delta_shortcut(x, k, torch.ones(2))):
         with pytest.raises(ValueError, match=message):
             call(unit_direction(torch.ones(2, 3)))
 
 
 def test_beta_with_an_axis_too_many_is_refused():
-    with pytest.raises(ValueError, match=r"beta must be one number a direction, got \(2, 1\) with direction \(2, 3\)"):
+    wanted = r"beta must be one number per direction, got \(2, 1\) with direction \(2, 3\)"
+    with pytest.raises(ValueError, match=wanted):
         delta_update(torch.ones(2, 3), unit_direction(torch.ones(2, 3)), 0.0, torch.ones(2, 1))
 
 
 def test_a_shared_direction_is_normalised_as_any_other():
-    x, h, beta = torch.randn(2, 5, 3, dtype=torch.float64), torch.randn(2, 1, 3, dtype=torch.float64), torch.rand(2, 1, dtype=torch.float64)
+    x, h = (torch.randn(2, m, 3, dtype=torch.float64) for m in (5, 1))
+    beta = torch.rand(2, 1, dtype=torch.float64)
     for eps in (0.0, 1e-12, 0.5):
-        assert_close(delta_shortcut(x, h, beta, eps=eps), delta_shortcut(x, unit_direction(h, eps), beta), **CLOSE)
+        wanted = delta_shortcut(x, unit_direction(h, eps), beta)
+        assert_close(delta_shortcut(x, h, beta, eps=eps), wanted, **CLOSE)
         x, h, beta = (t.requires_grad_() for t in (x, h, beta))
-        assert torch.autograd.gradcheck(lambda *t: delta_shortcut(*t, eps=eps), (x, h, beta))
+        assert torch.autograd.gradcheck(partial(delta_shortcut, eps=eps), (x, h, beta))

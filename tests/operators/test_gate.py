@@ -5,8 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from geolab.operators import (blend, cayley_rank2, cayley_skew4, gated_matrix, gated_mix, geodesic, householder_matrix, midpoint_penalty,
-                              reflect, skew, unit_direction)
+from geolab.operators import (
+    blend,
+    cayley_rank2,
+    cayley_skew4,
+    gated_matrix,
+    gated_mix,
+    geodesic,
+    householder_matrix,
+    midpoint_penalty,
+    reflect,
+    skew,
+    unit_direction,
+)
 
 CLOSE = dict(rtol=0, atol=1e-12)
 gates = st.floats(0, 1)
@@ -15,18 +26,25 @@ dtypes = st.sampled_from([torch.float32, torch.float64])
 
 
 def near(q, size=1.0):
-    """To rounding: Q and H are orthogonal to it at any magnitude of what makes them, and singular values move no more than they do."""
+    """To rounding:
+
+    Q and H are orthogonal to it at any magnitude of what makes them, and singular values move no
+    more than they do.
+    """
     return dict(rtol=0, atol=16 * q.shape[-1] * torch.finfo(q.dtype).eps * size, check_dtype=False)
 
 
 @st.composite
 def rotations_and_directions(draw, *lead, most=6):
     """Q in SO(n) and k of unit length, made of vectors and β of sizes from 1e-6 to 1e6."""
-    generator, n, dtype = torch.Generator().manual_seed(draw(st.integers(0, 2**16))), draw(st.integers(2, most)), draw(dtypes)
-    u, v, h = (draw(magnitudes) * torch.randn(*lead, n, dtype=torch.float64, generator=generator).to(dtype) for _ in range(3))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+    n, dtype = draw(st.integers(2, most)), draw(dtypes)
+    u, v, h = (draw(magnitudes) * torch.randn(*lead, n, dtype=torch.float64,
+                                              generator=generator).to(dtype) for _ in range(3))
     q = cayley_rank2(u, v, draw(st.sampled_from([-1, 1])) * draw(magnitudes))
     if n == 4:
-        q = q @ cayley_skew4(skew(draw(magnitudes) * torch.randn(*lead, 4, 4, dtype=torch.float64, generator=generator).to(dtype)))
+        q = q @ cayley_skew4(skew(draw(magnitudes) * torch.randn(*lead, 4, 4, dtype=torch.float64,
+                                                                 generator=generator).to(dtype)))
     return q, unit_direction(h)
 
 
@@ -47,18 +65,22 @@ def test_singular_values_lie_between_the_gate_and_one(pair, gate):
 
 @given(rotations_and_directions(), gates)
 def test_every_singular_value_from_the_angles_between_the_two(pair, gate):
-    # σ² = 1 − 4γ(1 − γ) sin²(φ/2) at the eigenvalues exp(iφ) of QᵀH; squares, since near 0 a root makes roundings large
+    # σ² = 1 − 4γ(1 − γ) sin²(φ/2) at the eigenvalues exp(iφ) of QᵀH; squares, since near 0 a root
+    # makes roundings large
     q, h = (end.double() for end in ends(pair))
     phases = torch.linalg.eigvals(q.T @ h).angle()
-    expected = (1 - 4 * gate * (1 - gate) * (phases / 2).sin().square()).sort(descending=True).values
-    assert_close(torch.linalg.svdvals(blend(*ends(pair), gate).double()).square(), expected, **near(pair[0], 2))
+    expected = (1 - 4 * gate * (1 - gate)
+                * (phases / 2).sin().square()).sort(descending=True).values
+    assert_close(torch.linalg.svdvals(blend(*ends(pair), gate).double()).square(), expected,
+                 **near(pair[0], 2))
 
 
 @given(rotations_and_directions(), gates)
 def test_the_determinant_has_the_sign_of_the_nearer_end(pair, gate):
     g = blend(*ends(pair), gate).double()
     det = torch.linalg.svdvals(g).prod().item() * np.sign(2 * gate - 1)
-    assert torch.linalg.det(g).item() == pytest.approx(det, abs=2 * near(pair[0])["atol"])  # where the sign isn't sure, σ is 0
+    # where the sign isn't sure, σ is 0
+    assert torch.linalg.det(g).item() == pytest.approx(det, abs=2 * near(pair[0])["atol"])
 
 
 @given(rotations_and_directions())
@@ -87,12 +109,14 @@ def test_leading_axes_are_one_gate_each():
     for i in range(2):
         for j in range(3):
             assert_close(together[i, j], gate[i, j] * q[i, j] + (1 - gate[i, j]) * h[i, j], **CLOSE)
-    assert_close(blend(q, h, 0.3), blend(q, h, torch.full((2, 3), 0.3, dtype=torch.float64)), rtol=0, atol=0)
+    assert_close(blend(q, h, 0.3), blend(q, h, torch.full((2, 3), 0.3, dtype=torch.float64)),
+                 rtol=0, atol=0)
 
 
 def test_gradients():
     generator = torch.Generator().manual_seed(1)
-    q, h = (torch.randn(2, 3, 3, dtype=torch.float64, generator=generator, requires_grad=True) for _ in range(2))
+    q, h = (torch.randn(2, 3, 3, dtype=torch.float64, generator=generator, requires_grad=True)
+            for _ in range(2))
     gate = torch.rand(2, dtype=torch.float64, generator=generator, requires_grad=True)
     k = torch.randn(2, 3, dtype=torch.float64, generator=generator, requires_grad=True)
     assert torch.autograd.gradcheck(blend, (q, h, gate))
@@ -100,7 +124,8 @@ def test_gradients():
     assert torch.autograd.gradcheck(geodesic, (q, k, gate))
     assert torch.autograd.gradcheck(midpoint_penalty, gate)
     half = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.grad(midpoint_penalty(half), half)[0] == 0  # it doesn't push a gate that sits half way
+    # it doesn't push a gate that sits half way
+    assert torch.autograd.grad(midpoint_penalty(half), half)[0] == 0
 
 
 # ---------------------------------------------------------------- applied to streams
@@ -108,16 +133,19 @@ def test_gradients():
 def streams_and_numbers(*lead, n=4, d=5, seed=0):
     """x, u, v, β, k and γ."""
     generator = torch.Generator().manual_seed(seed)
-    x, u, v, beta, k = (torch.randn(*lead, *own, dtype=torch.float64, generator=generator) for own in ((n, d), (n,), (n,), (), (n,)))
-    return x, u, v, beta, unit_direction(k), torch.rand(lead, dtype=torch.float64, generator=generator)
+    x, u, v, beta, k = (torch.randn(*lead, *own, dtype=torch.float64, generator=generator)
+                        for own in ((n, d), (n,), (n,), (), (n,)))
+    return x, u, v, beta, unit_direction(k), torch.rand(lead, dtype=torch.float64,
+                                                        generator=generator)
 
 
 @st.composite
 def mixes(draw):
     """The arguments of a mix, x, u, v and β of sizes from 1e-6 to 1e6."""
-    x, u, v, beta, k, gate = (t.to(dtype) for dtype in [draw(dtypes)]
-                              for t in streams_and_numbers(3, 2, n=draw(st.integers(2, 6)), seed=draw(st.integers(0, 2**16))))
-    return draw(magnitudes) * x, draw(magnitudes) * u, draw(magnitudes) * v, draw(magnitudes) * beta, unit_direction(k), gate
+    dtype, n, seed = draw(dtypes), draw(st.integers(2, 6)), draw(st.integers(0, 2**16))
+    x, u, v, beta, k, gate = (t.to(dtype) for t in streams_and_numbers(3, 2, n=n, seed=seed))
+    x, u, v, beta = (draw(magnitudes) * t for t in (x, u, v, beta))
+    return x, u, v, beta, unit_direction(k), gate
 
 
 @given(mixes())
@@ -133,7 +161,8 @@ def test_the_mix_is_the_blend_of_a_rotated_and_a_reflected_state(case):
 def test_the_mix_takes_no_more_of_a_state_than_the_gate_says_and_never_lengthens_it(case):
     x, u, _, _, _, gate = case
     share, tolerance = gated_mix(*case).norm(dim=-2) / x.norm(dim=-2), near(u)["atol"]
-    assert (share <= 1 + tolerance).all() and (share >= (2 * gate - 1).abs().unsqueeze(-1) - tolerance).all()
+    assert (share <= 1 + tolerance).all() and (share >= (2 * gate - 1).abs().unsqueeze(-1)
+                                               - tolerance).all()
 
 
 def test_its_ends_are_the_two_and_without_a_gate_it_rotates():
@@ -145,7 +174,8 @@ def test_its_ends_are_the_two_and_without_a_gate_it_rotates():
 
 def test_leading_axes_of_the_numbers_may_be_fewer():
     x, *numbers = streams_and_numbers(3, 2)
-    by_row, one = gated_mix(x, *(t[:, :1] for t in numbers)), gated_mix(x, *(t[0, 0] for t in numbers))
+    by_row, one = gated_mix(x, *(t[:, :1] for t in numbers)), gated_mix(x,
+                                                                        *(t[0, 0] for t in numbers))
     for i in range(3):
         for j in range(2):
             assert_close(by_row[i, j], gated_mix(x[i, j], *(t[i, 0] for t in numbers)), **CLOSE)
@@ -197,7 +227,11 @@ def test_the_geodesic_is_a_complex_power_of_the_reflection(pair, gate):
     q, k = (t.double() for t in pair)
     n = q.shape[-1]
     power = torch.eye(n) + (np.exp(1j * np.pi * (1 - gate)) - 1) * k.unsqueeze(-1) * k.unsqueeze(-2)
-    halves = torch.view_as_complex(torch.randn(7, 2 * n, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).view(7, n, 2))
-    turned = torch.view_as_real(((q.to(power.dtype) @ power) @ halves.unsqueeze(-1)).squeeze(-1)).flatten(-2)
+    generator = torch.Generator().manual_seed(0)
+    halves = torch.randn(7, 2 * n, dtype=torch.float64, generator=generator).view(7, n, 2)
+    halves = torch.view_as_complex(halves)
+    turned = torch.view_as_real(((q.to(power.dtype) @ power)
+                                 @ halves.unsqueeze(-1)).squeeze(-1)).flatten(-2)
     g = geodesic(*pair, one_gate(pair, gate)).double()
-    assert_close((g @ torch.view_as_real(halves).flatten(-2).unsqueeze(-1)).squeeze(-1), turned, **near(pair[0], halves.abs().max().item()))
+    assert_close((g @ torch.view_as_real(halves).flatten(-2).unsqueeze(-1)).squeeze(-1), turned,
+                 **near(pair[0], halves.abs().max().item()))

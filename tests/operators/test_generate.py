@@ -11,15 +11,18 @@ def normal(*shape, seed=0):
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-@given(st.integers(0, 2**16), st.sampled_from([(), (3,), (2, 3)]), st.integers(1, 40), st.integers(1, 9))
+@given(st.integers(0, 2**16), st.sampled_from([(), (3,), (2, 3)]), st.integers(1, 40),
+       st.integers(1, 9))
 def test_it_is_the_map_of_the_normalised_state(seed, lead, features, outputs):
     x, weight = normal(*lead, features, seed=seed), normal(outputs, features, seed=seed + 1)
-    assert_close(rms_linear(x, weight, 1e-3), torch.nn.functional.rms_norm(x, (features,), eps=1e-3) @ weight.mT, rtol=1e-12, atol=1e-12)
+    assert_close(rms_linear(x, weight, 1e-3), torch.nn.functional.rms_norm(x, (features,), eps=1e-3)
+                 @ weight.mT, rtol=1e-12, atol=1e-12)
 
 
 def test_it_sees_a_direction_and_no_size():
     x, weight = normal(5, 12), normal(3, 12, seed=1)
-    assert_close(rms_linear(1e6 * x, weight, 1e-20), rms_linear(x, weight, 1e-20), rtol=1e-12, atol=0)
+    assert_close(rms_linear(1e6 * x, weight, 1e-20), rms_linear(x, weight, 1e-20), rtol=1e-12,
+                 atol=0)
 
 
 def test_a_state_of_zeros_gives_zeros_and_finite_gradients():
@@ -40,5 +43,6 @@ def test_numbers_of_half_precision_states_are_float32():
 
 
 def test_another_width_is_refused():
-    with pytest.raises(ValueError, match=r"weight must have 8 features along its last axis, got shape \(3, 7\)"):
+    wanted = r"weight must have 8 features along its last axis, got shape \(3, 7\)"
+    with pytest.raises(ValueError, match=wanted):
         rms_linear(normal(4, 8), normal(3, 7), 1e-6)

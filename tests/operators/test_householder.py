@@ -15,7 +15,9 @@ dtypes = st.sampled_from([torch.float32, torch.float64])
 
 
 def near(k, size=1.0):
-    """To rounding: k is unit to a few eps, and every law here is a sum of d products of its numbers, times `size`."""
+    """To rounding: k is unit to a few eps, and every law here is a sum of d products of its
+    numbers, times `size`.
+    """
     return dict(rtol=0, atol=8 * len(k) * torch.finfo(k.dtype).eps * size)
 
 
@@ -43,7 +45,8 @@ def test_symmetric_orthogonal_and_its_own_inverse(k):
 
 @given(directions())
 def test_determinant_is_minus_one(k):
-    assert torch.linalg.det(householder_matrix(k).double()).item() == pytest.approx(-1, abs=near(k)["atol"])
+    determinant = torch.linalg.det(householder_matrix(k).double()).item()
+    assert determinant == pytest.approx(-1, abs=near(k)["atol"])
 
 
 @given(directions())
@@ -84,7 +87,8 @@ def test_leading_axes_are_one_reflection_each():
 
 def test_gradients():
     generator = torch.Generator().manual_seed(1)
-    h, x = (torch.randn(2, 4, dtype=torch.float64, generator=generator, requires_grad=True) for _ in range(2))
+    h, x = (torch.randn(2, 4, dtype=torch.float64, generator=generator, requires_grad=True)
+            for _ in range(2))
     assert torch.autograd.gradcheck(lambda h: householder_matrix(unit_direction(h)), h)
     assert torch.autograd.gradcheck(lambda x, h: reflect(x, unit_direction(h)), (x, h))
 

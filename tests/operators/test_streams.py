@@ -15,13 +15,15 @@ def normal(*shape, seed=0, dtype=torch.float64):
 
 @st.composite
 def cases(draw):
-    """Streams, coefficients of as many leading axes, of one that broadcasts, or of none, and the scale of all."""
+    """Streams, coefficients of as many leading axes, of one that broadcasts, or of none, and the
+    scale of all.
+    """
     lead = draw(st.sampled_from([(), (3,), (2, 3), (2, 0)]))
     fewer = draw(st.sampled_from([lead, (), lead[:-1] + (1,) if lead else ()]))
     n, d, seed = draw(st.integers(1, 5)), draw(st.integers(1, 6)), draw(st.integers(0, 99))
     scale = 10.0 ** draw(st.integers(-6, 6))
-    return (scale * normal(*lead, n, d, seed=seed), normal(*fewer, n, seed=seed + 1), normal(*fewer, n, n, seed=seed + 2),
-            scale * normal(*lead, d, seed=seed + 3), scale)
+    return (scale * normal(*lead, n, d, seed=seed), normal(*fewer, n, seed=seed + 1),
+            normal(*fewer, n, n, seed=seed + 2), scale * normal(*lead, d, seed=seed + 3), scale)
 
 
 @given(cases(), st.sampled_from([torch.float32, torch.float64]))
@@ -29,10 +31,13 @@ def test_read_mix_and_write_are_their_sums(case, dtype):
     x, weights, matrix, update, scale = case
     near = dict(rtol=0, atol=20 * scale * torch.finfo(dtype).eps, check_dtype=False)
     x32, w32, m32, u32 = (t.to(dtype) for t in (x, weights, matrix, update))
-    assert_close(stream_read(x32, w32), torch.einsum("...n,...nd->...d", w32.double(), x32.double()), **near)
-    assert_close(stream_mix(x32, m32), torch.einsum("...mn,...nd->...md", m32.double(), x32.double()), **near)
+    assert_close(stream_read(x32, w32), torch.einsum("...n,...nd->...d", w32.double(),
+                                                     x32.double()), **near)
+    assert_close(stream_mix(x32, m32), torch.einsum("...mn,...nd->...md", m32.double(),
+                                                    x32.double()), **near)
     written = w32.double().unsqueeze(-1) * u32.double().unsqueeze(-2)
-    assert_close(stream_mix_write(x32, m32, w32, u32), torch.einsum("...mn,...nd->...md", m32.double(), x32.double()) + written, **near)
+    assert_close(stream_mix_write(x32, m32, w32, u32),
+                 torch.einsum("...mn,...nd->...md", m32.double(), x32.double()) + written, **near)
 
 
 def test_a_matrix_of_other_rows_gives_as_many_sums():
@@ -43,7 +48,8 @@ def test_a_matrix_of_other_rows_gives_as_many_sums():
 
 def test_one_stream_is_the_plain_residual():
     x, update, one = normal(2, 3, 1, 5), normal(2, 3, 5, seed=1), torch.ones(1, dtype=torch.float64)
-    assert_close(stream_mix_write(x, one[None], one, update), x + update.unsqueeze(-2), rtol=0, atol=0)
+    assert_close(stream_mix_write(x, one[None], one, update), x + update.unsqueeze(-2), rtol=0,
+                 atol=0)
     assert_close(stream_read(x, one), x.squeeze(-2), rtol=0, atol=0)
 
 
@@ -55,14 +61,17 @@ def test_inputs_stay_as_they_were():
 
 
 def test_strided_inputs_are_no_different():
-    strided = (normal(4, 3, 5).transpose(0, 1), normal(3, 4, 4, seed=3).mT, normal(4, 3, seed=1).T, normal(5, 3, seed=2).T)
-    assert_close(stream_mix_write(*strided), stream_mix_write(*(t.contiguous() for t in strided)), **CLOSE)
+    strided = (normal(4, 3, 5).transpose(0, 1), normal(3, 4, 4, seed=3).mT, normal(4, 3, seed=1).T,
+               normal(5, 3, seed=2).T)
+    assert_close(stream_mix_write(*strided), stream_mix_write(*(t.contiguous() for t in strided)),
+                 **CLOSE)
 
 
 @pytest.mark.parametrize("fewer", [(2, 3), (1, 3), ()])
 def test_gradients(fewer):
     x, update = normal(2, 3, 4, 5).requires_grad_(), normal(2, 3, 5, seed=1).requires_grad_()
-    weights, matrix = normal(*fewer, 4, seed=2).requires_grad_(), normal(*fewer, 4, 4, seed=3).requires_grad_()
+    weights, matrix = normal(*fewer, 4, seed=2).requires_grad_(), normal(*fewer, 4, 4,
+                                                                         seed=3).requires_grad_()
     assert torch.autograd.gradcheck(stream_read, (x, weights))
     assert torch.autograd.gradcheck(stream_mix, (x, matrix))
     assert torch.autograd.gradcheck(stream_mix_write, (x, matrix, weights, update))
@@ -70,12 +79,18 @@ def test_gradients(fewer):
 
 
 @pytest.mark.parametrize("call, message", [
-    (lambda x: stream_read(x, torch.ones(3)), r"weights must have 4 features along its last axis, got shape \(3,\)"),
-    (lambda x: stream_mix(x, torch.ones(3, 3)), r"matrix must have 4 features along its last axis, got shape \(3, 3\)"),
-    (lambda x: stream_mix_write(x, torch.ones(5, 4), torch.ones(4), torch.ones(2, 6)), r"matrix must be 4 × 4 .* got shape \(5, 4\)"),
-    (lambda x: stream_mix_write(x, torch.eye(3), torch.ones(4), torch.ones(2, 6)), r"matrix must be 4 × 4 .* got shape \(3, 3\)"),
-    (lambda x: stream_mix_write(x, torch.eye(4), torch.ones(1), torch.ones(2, 6)), r"weights must have 4 features .* got shape \(1,\)"),
-    (lambda x: stream_mix_write(x, torch.eye(4), torch.ones(4), torch.ones(2, 1)), r"update must have 6 features .* got shape \(2, 1\)"),
+    (lambda x: stream_read(x, torch.ones(3)),
+     r"weights must have 4 features along its last axis, got shape \(3,\)"),
+    (lambda x: stream_mix(x, torch.ones(3, 3)),
+     r"matrix must have 4 features along its last axis, got shape \(3, 3\)"),
+    (lambda x: stream_mix_write(x, torch.ones(5, 4), torch.ones(4), torch.ones(2, 6)),
+     r"matrix must be 4 × 4 .* got shape \(5, 4\)"),
+    (lambda x: stream_mix_write(x, torch.eye(3), torch.ones(4), torch.ones(2, 6)),
+     r"matrix must be 4 × 4 .* got shape \(3, 3\)"),
+    (lambda x: stream_mix_write(x, torch.eye(4), torch.ones(1), torch.ones(2, 6)),
+     r"weights must have 4 features .* got shape \(1,\)"),
+    (lambda x: stream_mix_write(x, torch.eye(4), torch.ones(4), torch.ones(2, 1)),
+     r"update must have 6 features .* got shape \(2, 1\)"),
 ])
 def test_what_does_not_fit_is_named(call, message):
     with pytest.raises(ValueError, match=f"^{message}$"):

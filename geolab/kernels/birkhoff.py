@@ -1,9 +1,12 @@
-"""P = diag(f) K diag(g) and its gradient by the logits: a matrix stays in registers from its logits to P, and back.
+"""P = diag(f) K diag(g) and its gradient by the logits: a matrix stays in registers from its logits
+to P, and back.
 
-Legend: N matrices, n rows and columns; all numbers are float32. A program takes MATRICES of them, a matrix as n rows, each a tile
-(MATRICES, POWER), POWER the power of two from n on. f is n columns (MATRICES, 1), g a tile like a row.
+Legend: N matrices, n rows and columns; all numbers are float32. A program takes MATRICES of them, a
+matrix as n rows, each a tile (MATRICES, POWER), POWER the power of two from n on. f is n columns
+(MATRICES, 1), g a tile like a row.
 
-At n = 4 a thread owns a matrix: a row is one load of 16 bytes, and sums along rows and down columns stay inside the thread.
+At n = 4 a thread owns a matrix: a row is one load of 16 bytes, and sums along rows and down columns
+stay inside the thread.
 """
 
 import torch
@@ -14,24 +17,21 @@ from torch.library import custom_op
 
 from geolab.kernels.launch import INTERPRETED, buffer, on, require, rows
 
-LARGEST = 8  # rows of a matrix; beyond, a thread has no room for them
-# n² (iterations - 1) up to which the backward is unrolled, with its history in registers: 24 steps at n = 4 take 247 of a thread's 255,
-# and a compiler's ten seconds
+# n² (iterations - 1) up to which the backward is unrolled, with its history in registers: 24 steps
+# at n = 4 take 247 of a thread's 255, and a compiler's ten seconds
 UNROLLED = 384
 
 
-def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row", form: str = "dual") -> Tensor:
-    """The doubly stochastic P, as `operators.sinkhorn`: 2n² numbers moved a matrix, and 3n² on the way back.
+def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row") -> Tensor:
+    """The doubly stochastic P, as `operators.sinkhorn` in its dual form, for n up to 8.
 
-    The backward recomputes the history of f in registers, up to 25 iterations at n = 4, 7 at n = 8. Above, it writes
-    and reads n floats an iteration a matrix besides. For n above 8, and the logarithmic form, it is the operator itself.
+    It moves 2n² numbers per matrix, and 3n² on the way back. The backward recomputes the history of
+    f in registers, up to 25 iterations at n = 4 and 7 at n = 8. For more iterations it also writes
+    and reads n floats per iteration and matrix.
     """
-    from geolab.operators.birkhoff import require_options, sinkhorn as operator  # not above: operators import this package
     require("logits", logits=logits)
-    require_options(logits, iterations, order, form)
-    if form == "log" or logits.shape[-1] > LARGEST:
-        return operator.__wrapped__(logits, iterations, order, form)
-    return _sinkhorn(rows(logits.float(), 2), iterations - 1, order == "row-column").view(logits.shape)
+    return _sinkhorn(rows(logits.float(), 2), iterations - 1,
+                     order == "row-column").view(logits.shape)
 
 
 @custom_op("geolab::sinkhorn", mutates_args=())
@@ -41,7 +41,8 @@ def _sinkhorn(x: Tensor, steps: int, flip: bool) -> Tensor:
     matrices, power = _tile(n)
     if p.numel():
         with on(x):
-            _scale[(triton.cdiv(N, matrices),)](x, p, N, steps, flip, n, matrices, power, num_warps=1)
+            _scale[(triton.cdiv(N, matrices),)](x, p, N, steps, flip, n, matrices, power,
+                                                num_warps=1)
     return p
 
 
@@ -54,17 +55,21 @@ def _sinkhorn_backward(grad: Tensor, x: Tensor, steps: int, flip: bool) -> Tenso
     if grad_x.numel():
         with on(x):
             if n**2 * steps <= UNROLLED:
-                _scale_backward[(programs,)](grad, x, grad_x, N, steps, flip, n, matrices, power, num_warps=1)
+                _scale_backward[(programs,)](grad, x, grad_x, N, steps, flip, n, matrices, power,
+                                             num_warps=1)
             else:
                 history = buffer(programs, steps, n, matrices, like=x)
-                _scale_backward_long[(programs,)](grad, x, grad_x, history, N, steps, flip, n, matrices, power, num_warps=1)
+                _scale_backward_long[(programs,)](grad, x, grad_x, history, N, steps, flip, n,
+                                                  matrices, power, num_warps=1)
     return grad_x
 
 
 def _tile(n: int) -> tuple[int, int]:
-    """Matrices a program, and the power of two from n on. One warp, for programs enough at 8192 matrices.
+    """Matrices per program, and the power of two from n on. One warp, for programs enough at 8192
+    matrices.
 
-    A lane reads as much of a row as one load takes: 4 numbers at n = 4 and 8, one at odd n. The row's other lanes have its rest.
+    A lane reads as much of a row as one load takes: 4 numbers at n = 4 and 8, one at odd n. The
+    row's other lanes have its rest.
     """
     power = triton.next_power_of_2(n)
     return (1024 if INTERPRETED else 32 * min(n & -n, 4) // power), power
@@ -86,14 +91,16 @@ def _keep(ctx, inputs, output):
 
 
 def _vjp(ctx, grad):
-    return _sinkhorn_backward(grad.contiguous(), *ctx.saved_tensors, ctx.steps, ctx.flip), None, None
+    return _sinkhorn_backward(grad.contiguous(), *ctx.saved_tensors, ctx.steps,
+                              ctx.flip), None, None
 
 
 _sinkhorn.register_autograd(_vjp, setup_context=_keep)
 
 
 @triton.jit(do_not_specialize=["N", "steps"])
-def _scale(X, P, N, steps, FLIP: tl.constexpr, n: tl.constexpr, MATRICES: tl.constexpr, POWER: tl.constexpr):
+def _scale(X, P, N, steps, FLIP: tl.constexpr, n: tl.constexpr, MATRICES: tl.constexpr,
+           POWER: tl.constexpr):
     matrix = tl.program_id(0).to(tl.int64) * MATRICES + tl.arange(0, MATRICES)[:, None]
     k, _ = _first(_load(X, matrix, N, FLIP, n, POWER), n, POWER)
     f, g = _ones(k, n), tl.full([MATRICES, POWER], 1.0, tl.float32)
@@ -107,7 +114,8 @@ def _scale(X, P, N, steps, FLIP: tl.constexpr, n: tl.constexpr, MATRICES: tl.con
 
 
 @triton.jit(do_not_specialize=["N"])
-def _scale_backward(GP, X, GX, N, STEPS: tl.constexpr, FLIP: tl.constexpr, n: tl.constexpr, MATRICES: tl.constexpr, POWER: tl.constexpr):
+def _scale_backward(GP, X, GX, N, STEPS: tl.constexpr, FLIP: tl.constexpr, n: tl.constexpr,
+                    MATRICES: tl.constexpr, POWER: tl.constexpr):
     matrix = tl.program_id(0).to(tl.int64) * MATRICES + tl.arange(0, MATRICES)[:, None]
     k, sums = _first(_load(X, matrix, N, FLIP, n, POWER), n, POWER)
     fs = (_ones(k, n),)
@@ -115,15 +123,18 @@ def _scale_backward(GP, X, GX, N, STEPS: tl.constexpr, FLIP: tl.constexpr, n: tl
         fs = fs + (_by_rows(k, _by_columns(k, fs[t], n, POWER), n),)
     grad_k = _load(GP, matrix, N, FLIP, n, POWER)
     if STEPS:
-        grad_k, grad_f, grad_g = _last_back(k, fs[STEPS], _by_columns(k, fs[STEPS - 1], n, POWER), grad_k, n)
+        grad_k, grad_f, grad_g = _last_back(k, fs[STEPS], _by_columns(k, fs[STEPS - 1], n, POWER),
+                                            grad_k, n)
         for t in tl.static_range(STEPS):
-            grad_k, grad_f = _step_back(k, fs[STEPS - 1 - t], fs[STEPS - t], grad_k, grad_f, grad_g, n, POWER)
+            grad_k, grad_f = _step_back(k, fs[STEPS - 1 - t], fs[STEPS - t], grad_k, grad_f, grad_g,
+                                        n, POWER)
             grad_g = tl.zeros_like(grad_g)
     _store(GX, _first_back(k, sums, grad_k, n), matrix, N, FLIP, n, POWER)
 
 
 @triton.jit(do_not_specialize=["N", "steps"])
-def _scale_backward_long(GP, X, GX, F, N, steps, FLIP: tl.constexpr, n: tl.constexpr, MATRICES: tl.constexpr, POWER: tl.constexpr):
+def _scale_backward_long(GP, X, GX, F, N, steps, FLIP: tl.constexpr, n: tl.constexpr,
+                         MATRICES: tl.constexpr, POWER: tl.constexpr):
     matrix = tl.program_id(0).to(tl.int64) * MATRICES + tl.arange(0, MATRICES)[:, None]
     F += tl.program_id(0).to(tl.int64) * steps * n * MATRICES + tl.arange(0, MATRICES)[:, None]
     k, sums = _first(_load(X, matrix, N, FLIP, n, POWER), n, POWER)
@@ -146,7 +157,10 @@ def _scale_backward_long(GP, X, GX, F, N, steps, FLIP: tl.constexpr, n: tl.const
 
 @triton.jit
 def _first(x, n: tl.constexpr, POWER: tl.constexpr):
-    """Columns, then rows of exp(x) normalised, in logarithms: K, and the sums of the rows between the two."""
+    """Columns, then rows of exp(x) normalised, in logarithms:
+
+    K, and the sums of the rows between the two.
+    """
     top, total = x[0], tl.zeros_like(x[0])
     for i in tl.static_range(1, n):
         top = tl.maximum(top, x[i])
@@ -205,7 +219,9 @@ def _last_back(k, f, g, grad_p, n: tl.constexpr):
 
 @triton.jit
 def _step_back(k, before, f, grad_k, grad_f, grad_g, n: tl.constexpr, POWER: tl.constexpr):
-    """Back through g = 1 / Kᵀ before, then f = 1 / K g: the gradient by K with theirs added, and the one by `before`."""
+    """Back through g = 1 / Kᵀ before, then f = 1 / K g: the gradient by K with theirs added, and
+    the one by `before`.
+    """
     g = _by_columns(k, before, n, POWER)
     by_rows, added, grad_before = (), (), ()
     for i in tl.static_range(n):
@@ -221,7 +237,7 @@ def _step_back(k, before, f, grad_k, grad_f, grad_g, n: tl.constexpr, POWER: tl.
 @triton.jit
 def _ones(k, n: tl.constexpr):
     f = ()
-    for i in tl.static_range(n):
+    for _ in tl.static_range(n):
         f = f + (tl.full([k[0].shape[0], 1], 1.0, tl.float32),)
     return f
 
@@ -232,7 +248,8 @@ def _load(X, matrix, N, FLIP: tl.constexpr, n: tl.constexpr, POWER: tl.constexpr
     column = tl.arange(0, POWER)[None, :]
     x = ()
     for i in tl.static_range(n):
-        x = x + (tl.load(X + (matrix * n + i) * n + column, mask=(matrix < N) & (column < n), other=0.0),)
+        x = x + (tl.load(X + (matrix * n + i) * n + column, mask=(matrix < N) & (column < n),
+                         other=0.0),)
     if FLIP:
         x = _transposed(x, n, POWER)
     return x
@@ -249,12 +266,17 @@ def _store(X, x, matrix, N, FLIP: tl.constexpr, n: tl.constexpr, POWER: tl.const
 
 @triton.jit
 def _transposed(x, n: tl.constexpr, POWER: tl.constexpr):
-    """Rows -> columns. Which lane and register hold an entry is known to the compiler: at n = 4 this costs no selection."""
+    """Rows -> columns.
+
+    Which lane and register hold an entry is known to the compiler: at n = 4 this costs no
+    selection.
+    """
     column = tl.arange(0, POWER)[None, :]
     columns = ()
     for j in tl.static_range(n):
         tile = tl.zeros_like(x[0])
         for i in tl.static_range(n):
-            tile = tl.where(column == i, tl.sum(tl.where(column == j, x[i], 0.0), axis=1, keep_dims=True), tile)
+            tile = tl.where(column == i, tl.sum(tl.where(column == j, x[i], 0.0), axis=1,
+                                                keep_dims=True), tile)
         columns = columns + (tile,)
     return columns
