@@ -9,5 +9,6 @@
     training     the training loop, on one process or many
     show         sliders, figures and diagrams
 
-The experiments behind the book's measured claims are in the package `studies`, which lies beside this one.
+The experiments behind the book's measured claims are in the package `studies`, which lies beside
+this one.
 """

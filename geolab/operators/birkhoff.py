@@ -1,11 +1,11 @@
-"""Sinkhorn normalisation: exp(logits), its columns and its rows scaled to sum 1 in turn (mHC
-section 4).
+"""Sinkhorn normalisation: exp(logits), with columns and rows scaled to sum 1 in turn.
 
-The first iteration is a log-softmax and a softmax. It takes logits of any size to a matrix K with
-row and column sums between 1/n and n. The sums of later iterations stay in these bounds and need no
-logarithms: P = diag(f) K diag(g), with two n-vectors per iteration in place of a matrix. The
-backward is exact and keeps only those vectors. Two shortcuts would be wrong at 20 iterations: the
-same P for all steps of the backward, and the derivative of the limit.
+This is how mHC (section 4) makes a matrix doubly stochastic. The first iteration is a log-softmax
+and a softmax. It takes logits of any size to a matrix K with row and column sums between 1/n and n.
+The sums of later iterations stay in these bounds and need no logarithms: P = diag(f) K diag(g),
+with two n-vectors per iteration in place of a matrix. The backward is exact and keeps only those
+vectors. Two shortcuts would be wrong at 20 iterations: the same P for all steps of the backward,
+and the derivative of the limit.
 
 This dual form loses entries of K below the smallest number of its dtype. If hundreds of iterations
 would have made them grow, the rest may have no doubly stochastic scaling, and f and g overflow. The
@@ -29,11 +29,11 @@ FORMS = ("dual", "log")
 
 def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row",
              form: str = "dual") -> Tensor:
-    """P, nearly doubly stochastic: sums of what is normalised last are 1 to rounding, the others
-    only near 1.
+    """P, which is nearly doubly stochastic.
 
-    Where rows are exact, the spectral norm of P is at most √(largest column sum). Sharp logits need
-    many iterations: at 20, logits of standard deviation 10 can leave a column sum of 1.4.
+    The sums of what is normalised last are 1 to rounding, the others only near 1. Where rows are
+    exact, the spectral norm of P is at most √(largest column sum). Sharp logits need many
+    iterations: at 20, logits of standard deviation 10 can leave a column sum of 1.4.
 
     Arguments:
         logits: (..., n, n), of any size.
@@ -75,13 +75,12 @@ def _logarithmic(x: Tensor, iterations: int) -> Tensor:
 
 
 class _Scaling(Function):
-    """K (n, n, N) -> diag(f) K diag(g): `iterations` times g = 1 / Kᵀf, then f = 1 / K g, starting
-    at f = 1.
+    """K (n, n, N) -> diag(f) K diag(g): `iterations` times g = 1 / Kᵀf, then f = 1 / K g.
 
-    f is a column, and g is a row. At 8128 matrices of size 4 and 20 iterations, on one thread,
-    forward and backward take 7 ms and keep 6 MiB. Autograd takes 15 ms and 11 MiB for the same
-    steps, and 10 ms and 20 MiB for the logarithmic form. A training step of E-MHC-Geo's mHC is 18 %
-    and 5 % longer then.
+    It starts at f = 1; f is a column, and g is a row. At 8128 matrices of size 4 and 20
+    iterations, on one thread, forward and backward take 7 ms and keep 6 MiB. Autograd takes 15 ms
+    and 11 MiB for the same steps, and 10 ms and 20 MiB for the logarithmic form. A training step of
+    E-MHC-Geo's mHC is 18 % and 5 % longer then.
     """
 
     @staticmethod

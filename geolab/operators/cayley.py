@@ -1,5 +1,4 @@
-"""The Cayley transform Q = (I + M)⁻¹ (I − M) of a skew-symmetric M: a rotation, in closed form,
-without a solve.
+"""The Cayley transform Q = (I + M)⁻¹ (I − M) of a skew-symmetric M: a rotation, without a solve.
 
 An eigenvalue iμ of M becomes the phase exp(−2i atan μ) of Q, so every rotation is reached except
 those with an eigenvalue −1.
@@ -41,13 +40,12 @@ def skew(w: Tensor) -> Tensor:
 
 
 def cayley_rank2(u: Tensor, v: Tensor, beta: Tensor | float) -> Tensor:
-    """Q = I − 2/(1 + s²) (M − M²), with M = β/2 (u vᵀ − v uᵀ) and s² = Σ_{i<j} M_ij² (E-MHC-Geo eq.
-    3).
+    """Q = I − 2/(1 + s²) (M − M²), with M = β/2 (u vᵀ − v uᵀ) and s² = Σ_{i<j} M_ij².
 
-    Q turns the plane of u and v by θ = 2 atan s, s = β/2 √(‖u‖²‖v‖² − (u·v)²), and leaves its
-    complement alone. We take s² from the minors u_i v_j − u_j v_i, since the difference under that
-    root cancels. At u = v = 0 all gradients vanish, and training never leaves this point: start
-    elsewhere.
+    This is E-MHC-Geo's eq. 3. Q turns the plane of u and v by θ = 2 atan s, with
+    s = β/2 √(‖u‖²‖v‖² − (u·v)²), and leaves its complement alone. We take s² from the minors
+    u_i v_j − u_j v_i, since the difference under that root cancels. At u = v = 0 all gradients
+    vanish, and training never leaves this point: start elsewhere.
 
     Arguments:
         u, v: (..., n), any vectors.
@@ -66,11 +64,13 @@ def cayley_rank2(u: Tensor, v: Tensor, beta: Tensor | float) -> Tensor:
 
 
 def cayley_skew4(w: Tensor) -> Tensor:
-    """Q = (I + W)⁻¹ (I − W) for any skew-symmetric 4 × 4 matrix, which JPmHC approximates by
-    iteration.
+    """Q = (I + W)⁻¹ (I − W) for any skew-symmetric 4 × 4 matrix.
 
-    Multiplied out, the product of quaternions is ((1 + p − f²) I − 2W + 2W² − 2f W̃) / (1 + p +
-    f²), with p = Σ_{i<j} W_ij², f = Pf(W) and W̃ the dual of W. The function reads only the
+    JPmHC approximates it by iteration. Multiplied out, the product of quaternions is
+
+        ((1 + p − f²) I − 2W + 2W² − 2f W̃) / (1 + p + f²),
+
+    with p = Σ_{i<j} W_ij², f = Pf(W) and W̃ the dual of W. The function reads only the
     skew-symmetric part of w.
 
     Arguments:
@@ -122,8 +122,9 @@ def cayley_iterated(w: Tensor, steps: int = 2, alpha: float = 0.1,
 # ---------------------------------------------------------------- the plane of u and v
 
 def _plane(u: Tensor, v: Tensor, beta: Tensor) -> Tensor:
-    """Q = I − 2 cos(θ/2) C + 2 C², where C is sin(θ/2) times the unit bivector of u and v, for any
-    n.
+    """Q = I − 2 cos(θ/2) C + 2 C², for any n.
+
+    C is sin(θ/2) times the unit bivector of u and v.
     """
     # The minors stay the same when v loses its component along u. Then they do not cancel, and C
     # has rank 2 to rounding.
@@ -140,7 +141,7 @@ def _plane(u: Tensor, v: Tensor, beta: Tensor) -> Tensor:
 def _plane_of_four(u: Tensor, v: Tensor, beta: Tensor) -> Tensor:
     """The same for n = 4.
 
-    By sine and cosine of θ/2 the gradient by β does not cancel where s is large.
+    In sine and cosine of θ/2 the gradient with respect to β does not cancel where s is large.
     """
     left, right = u.reshape(-1, 4).mT.contiguous(), v.reshape(-1, 4).mT.contiguous()
     areas = _parts((left.unsqueeze(1) * right).flatten(0, 1))        # −2a and −2b, without β
@@ -152,16 +153,12 @@ def _plane_of_four(u: Tensor, v: Tensor, beta: Tensor) -> Tensor:
 # ---------------------------------------------------------------- quaternions
 
 def _parts(m: Tensor) -> Tensor:
-    """−2a and −2b of the skew-symmetric part of M: its entries row after row, (16, N) -> (2, 3, N).
-    """
+    """−2a and −2b of the skew-symmetric part of M, from its entries: (16, N) -> (2, 3, N)."""
     return (_tables(m.dtype, m.device)[0] @ m).unflatten(0, (2, 3))
 
 
 def _turn(scalars: Tensor, vectors: Tensor) -> Tensor:
-    """Q of unit quaternions l and r, given by their scalars (2, N) and their vectors (2, 3, N):
-
-    (N, 16).
-    """
+    """Q, (N, 16), of unit quaternions l and r: their scalars (2, N) and vectors (2, 3, N)."""
     left, right = torch.cat([scalars.unsqueeze(1), vectors], dim=1)
     products = (left.unsqueeze(1) * right).flatten(0, 1)             # l_i r_j: (16, N)
     return products.mT @ _tables(products.dtype, products.device)[1]

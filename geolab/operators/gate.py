@@ -46,10 +46,11 @@ def gated_matrix(q: Tensor, direction: Tensor, gate: Tensor | float) -> Tensor:
     return blend(q, identity - 2 * k.unsqueeze(-1) * k.unsqueeze(-2), gate)
 
 
-def gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor | float, direction: Tensor
-              | None = None, gate: Tensor | float | None = None) -> Tensor:
-    """G X = (γ Q + (1 − γ) H) X, with Q = `cayley_rank2`(u, v, β) and H = I − 2 k kᵀ. Without
-    direction and gate, Q X.
+def gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor | float,
+              direction: Tensor | None = None, gate: Tensor | float | None = None) -> Tensor:
+    """G X = (γ Q + (1 − γ) H) X, with Q = `cayley_rank2`(u, v, β) and H = I − 2 k kᵀ.
+
+    Without direction and gate it is Q X.
 
     Arguments:
         x: (..., n, d), the streams.

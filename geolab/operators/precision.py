@@ -1,11 +1,11 @@
-"""Operators keep their precision under autocast: rounded to bfloat16, a rotation is orthogonal only
-to 1e-2.
+"""Operators keep their precision under autocast.
 
-What computes an operator's few numbers works in float32 at least. What applies them to a state
-works in the state's dtype. An operator says so in its body, in two steps: it widens its arguments
-(or casts them to the state's dtype), and it leaves autocast where it multiplies matrices, which
-autocast would round. A shared decorator would be shorter, but torch.compile counts recompilations
-per code object, and operators that share one use up each other's limit.
+Rounded to bfloat16, a rotation is orthogonal only to 1e-2. What computes an operator's few numbers
+works in float32 at least. What applies them to a state works in the state's dtype. An operator says
+so in its body, in two steps: it widens its arguments (or casts them to the state's dtype), and it
+leaves autocast where it multiplies matrices, which autocast would round. A shared decorator would
+be shorter, but torch.compile counts recompilations per code object, and operators that share one
+use up each other's limit.
 """
 
 from contextlib import AbstractContextManager, nullcontext
