@@ -1,1 +1,1 @@
-"""Side by side with what a reader would use instead: ratios in one run, and what a step costs."""
+"""Times of geolab beside what one would use instead, and the arithmetic of what a step costs."""

@@ -1,11 +1,11 @@
 """What the compiler makes of each kernel for a GPU, on a machine without one: registers, spills,
-and how wide it loads.
+and the width of its loads and stores.
 
     python -m benchmarks.assembly --out results/assembly.json   every kernel, at the benchmark's d
     python -m benchmarks.assembly stream_read --capability 80   one operator, for another capability
 
-Launches are caught before they reach a device: the public functions run on CPU tensors of the right
-shapes, and each kernel is compiled for the arguments it would have had.
+The public functions run on CPU tensors of the right shapes. Their launches are caught before they
+reach a device, and each kernel is compiled for the arguments that it would have got.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 import triton
@@ -25,38 +26,36 @@ from triton.backends.nvidia import __file__ as nvidia
 from triton.compiler import ASTSource
 
 from benchmarks.cases import CASES, SIZES, STREAMS, Case, draws
+from benchmarks.command import add_output, check_output
 from benchmarks.timing import cotangents_of, outputs_of
 from geolab.kernels import launch
 from geolab.kernels.twins import TWINS
 from studies.results import record
 
-# kernel, its arguments by name, options such as num_warps
+# a kernel, its arguments by name, and options such as num_warps
 Launch = tuple[triton.JITFunction, dict, dict]
 
-
+QUESTION = "what the compiler makes of each kernel"
 WIDTHS = {".128": 16, ".64": 8, "16": 2, "8": 1}  # bytes of a load by its modifier; 4 without one
 
 
 def launches(run: Callable[[], object]) -> list[Launch]:
-    """The kernels that `run` would launch on CPU tensors; none is."""
-    caught, original, interpreted = [], triton.JITFunction.run, launch.INTERPRETED
+    """The launches that `run` asks for on CPU tensors. None of them takes place."""
+    caught = []
 
     def catch(kernel, *args, grid, warmup, **options):
         names = [p.name for p in kernel.params]
-        given = dict(zip(names, args, strict=False)) | {name: options.pop(name) for name in names
-                                          if name in options}
-        caught.append((kernel, given, options))
+        by_name = {name: options.pop(name) for name in names if name in options}
+        caught.append((kernel, dict(zip(names, args, strict=False)) | by_name, options))
 
-    triton.JITFunction.run, launch.INTERPRETED = catch, True
-    try:
+    with (patch.object(triton.JITFunction, "run", catch),
+          patch.object(launch, "INTERPRETED", True)):
         run()
-    finally:
-        triton.JITFunction.run, launch.INTERPRETED = original, interpreted
     return caught
 
 
 def compiled(kernel: triton.JITFunction, given: dict, options: dict, capability: int = 90):
-    """The kernel compiled for these arguments, as a launch would."""
+    """The kernel, compiled for these arguments as a launch would compile it."""
     signature, constants, attributes = {}, {}, {}
     for place, parameter in enumerate(kernel.params):
         value = given[parameter.name]
@@ -65,7 +64,7 @@ def compiled(kernel: triton.JITFunction, given: dict, options: dict, capability:
         elif isinstance(value, torch.Tensor):
             dtype = str(value.dtype).removeprefix("torch.")
             signature[parameter.name] = "*" + triton.runtime.jit.type_canonicalisation_dict[dtype]
-            # what PyTorch allocates begins at a multiple of 512 bytes
+            # PyTorch's allocations begin at multiples of 512 bytes
             attributes[place,] = [["tt.divisibility", 16]]
         else:
             signature[parameter.name] = "fp32" if isinstance(value, float) else "i32"
@@ -76,8 +75,8 @@ def compiled(kernel: triton.JITFunction, given: dict, options: dict, capability:
 
 
 def report(kernel: triton.JITFunction, given: dict, options: dict, capability: int = 90) -> dict:
-    """Registers per thread, bytes of stack (spills), bytes of shared memory, and global loads and
-    stores by width in bytes.
+    """Registers per thread, bytes of stack (spills), bytes of shared memory, warps, and how many
+    global loads and stores there are of each width in bytes.
     """
     binary = compiled(kernel, given, options, capability)
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -90,7 +89,7 @@ def report(kernel: triton.JITFunction, given: dict, options: dict, capability: i
                               check=True).stdout
     numbers = {name: int(re.search(rf"{name}:(\d+)", usage).group(1)) for name in ("REG", "STACK")}
     widths = Counter()
-    # LDGSTS loads into shared memory
+    # LDGSTS loads from global into shared memory
     for kind, modifiers in re.findall(r"\b(LDG|STG)(?:STS)?\.E((?:\.\w+)*)", sass):
         width = next((bytes_ for mark, bytes_ in WIDTHS.items() if mark in modifiers), 4)
         widths[kind, width] += 1
@@ -101,38 +100,37 @@ def report(kernel: triton.JITFunction, given: dict, options: dict, capability: i
 
 
 def passes(case: Case, d: int, tokens: int = 64) -> list[Launch]:
-    """What a case launches, forward and backward, with its state in bfloat16.
+    """The launches of a case, forward and backward, with its state in bfloat16.
 
-    No kernel is compiled for a number of tokens.
+    No kernel is compiled for a fixed number of tokens, so that `tokens` doesn't matter.
     """
     def run():
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # nothing is computed: numbers mean nothing
+            warnings.simplefilter("ignore")  # nothing is computed, so the numbers mean nothing
             outputs = outputs_of(kernel, inputs)
             torch.autograd.grad(outputs, inputs, cotangents_of(outputs))
 
     kernel = partial(TWINS[case.twin], **case.options)
     dtype = torch.bfloat16 if case.kind == "state" else torch.float32
-    inputs = tuple(x.detach().requires_grad_() for x in case.inputs(tokens, STREAMS, d,
-                                                                    *draws("cpu", dtype, seed=0)))
+    drawn = case.inputs(tokens, STREAMS, d, *draws("cpu", dtype, seed=0))
+    inputs = tuple(x.detach().requires_grad_() for x in drawn)
     return launches(run)
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.assembly", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("only", nargs="*", metavar="NAME", help=f"of {'; '.join(CASES)}")
-    parser.add_argument("--features", type=int, help="d, in place of the benchmark's")
+    parser.add_argument("only", nargs="*", metavar="NAME",
+                        help=f"operators to compile (default all of {'; '.join(CASES)})")
+    parser.add_argument("--features", type=int,
+                        help="features d per stream (default the benchmark's)")
     parser.add_argument("--capability", type=int, default=90,
-                        help="of the GPU, times ten (default %(default)s)")
-    parser.add_argument("--out", type=Path,
-                        help="a JSON file to write, with the versions that compiled")
-    parser.add_argument("--force", action="store_true", help="write over it")
+                        help="the GPU's compute capability, times ten (default %(default)s)")
+    add_output(parser)
     given = parser.parse_args(arguments)
     if strange := [name for name in given.only if name not in CASES]:
-        parser.error(f"unknown operator {strange[0]!r}; known: {'; '.join(CASES)}")
-    if given.out and given.out.exists() and not given.force:
-        parser.error(f"{given.out} exists; --force writes over it")
+        parser.error(f"NAME must be one of {'; '.join(CASES)}, got {strange[0]!r}")
+    check_output(parser, given)
     print(f"{'operator':<22} {'d':>5}  {'kernel':<28} {'registers':>9} {'stack':>5} {'shared':>7} "
           f"{'warps':>5}  loads and stores: bytes × times")
     rows = []
@@ -148,7 +146,7 @@ def main(arguments: list[str] | None = None) -> None:
                           f"{row['stack']:>5} {row['shared']:>7} {row['warps']:>5}  "
                           + " | ".join(wide), flush=True)
     if given.out:
-        record(given.out, "what the compiler makes of each kernel",
+        record(given.out, QUESTION,
                {"device": "none", "capability": given.capability, "n": STREAMS, "rows": rows},
                force=given.force)
 

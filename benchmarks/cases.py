@@ -12,26 +12,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from benchmarks import floors
 from geolab import operators
-from geolab.kernels import floors
 
 Draw = Callable[..., Tensor]  # sizes -> a tensor of random numbers
-# N and d; matrices have no features
+# pairs of N and d; a matrix per token has no features
 SIZES = {"state": ((8192, 4096), (65536, 768)), "matrices": ((8192, 0), (65536, 0))}
 STREAMS, CHANNELS, EPS = 4, 4, 1e-5
 
 
 class Case(NamedTuple):
-    """An operator at work.
+    """An operator, and the inputs on which it is measured.
 
     Arguments:
-        twin: the name of its kernel in `geolab.kernels.TWINS`.
-        inputs: (N, n, d, state, number) -> its tensors, all of which get gradients; `state` draws
-            in the state's dtype, `number` in float32.
+        twin: the name of the operator's kernel in `geolab.kernels.TWINS`.
+        inputs: (N, n, d, state, number) -> the operator's tensors, all of which get gradients.
+            `state` draws in the state's dtype, `number` in float32.
         floor: (N, n, d, e) -> Bytes.
-        kind: "state" where bytes bound it, "matrices" where it works on n × n numbers per token and
-            microseconds count.
-        options: of the operator and its kernel, by name.
+        kind: "state" if the bytes of the state limit the speed. "matrices" if the operator works on
+            n × n numbers per token, so that its time in microseconds counts.
+        options: keyword arguments of the operator and of its kernel.
     """
 
     twin: str
@@ -126,7 +126,7 @@ CASES: dict[str, Case] = {
 
 
 def draws(device: str, dtype: torch.dtype, seed: int) -> tuple[Draw, Draw]:
-    """`state` and `number` of a case: normal numbers."""
+    """The functions `state` and `number` that a case draws its inputs with: normal numbers."""
     generator = torch.Generator(device).manual_seed(seed)
 
     def number(*shape: int) -> Tensor:

@@ -1,12 +1,12 @@
-"""What a training step costs before anyone runs it, from shapes and a data sheet.
+"""What a training step costs, computed from shapes and a data sheet before anyone runs it.
 
     seconds ≈ 6 P tokens / (utilisation · operations) + residual bytes / memory rate
               + bytes sent / link rate
 
-Nothing here is measured. Only the operations have a utilisation: memory and wires run at their full
-rate, without delay. `Size` says what is trained, `Device` what a data sheet promises, `step` how
-long one step takes, and `memory` what a GPU holds. All rates are per GPU and second, in bytes where they
-are not operations.
+Nothing here is measured. Only the operations have a utilisation: memory and links run at their full
+rate, without delay. `Size` says what is trained, and `Device` what a data sheet promises. `step`
+says how long one step takes, and `memory` how much a GPU holds. All rates are per GPU and second,
+in bytes or operations.
 
 Legend: P parameters, L blocks of two sublayers each, D width, T sequence length, n vectors of D
 numbers in the state of a token, g GPUs.
@@ -18,19 +18,21 @@ from typing import NamedTuple
 
 import torch
 
+from benchmarks import floors
 from geolab.checks import require_option
-from geolab.kernels import floors
 from geolab.models import TokenModel, Transformer
 from geolab.residuals.additive import Additive
 from geolab.residuals.streams import Streams
 from studies.papers.configurations import Configuration
 
 FAMILIES = ("additive", "delta", "streams")
-WIDE = 2**20   # features at which a floor's coefficients no longer show
+WIDE = 2**20   # features; beside so many, the coefficients in a floor round to nothing
 
 
 @dataclass(frozen=True)
 class Device:
+    """What a data sheet promises per GPU: operations and bytes per second, and bytes of memory."""
+
     operations: float     # dense, bfloat16
     memory_rate: float
     memory: float
@@ -39,8 +41,8 @@ class Device:
     node: int             # GPUs per node
 
 
-# NVIDIA's data sheet: half of the operations with sparsity; NVLink's 900 GB/s are both directions.
-# The network has 400 Gb/s per GPU.
+# From NVIDIA's data sheet. It counts operations with sparsity, which are twice as many, and gives
+# NVLink's 900 GB/s for both directions together. The network has 400 Gb/s per GPU.
 H200 = Device(operations=989e12, memory_rate=4.8e12, memory=141e9, link=450e9, network=50e9, node=8)
 
 
@@ -48,9 +50,12 @@ H200 = Device(operations=989e12, memory_rate=4.8e12, memory=141e9, link=450e9, n
 class Size:
     """What is trained.
 
-    `active` counts the parameters that a token meets; the rest of a mixture of experts is only
-    stored. `residual` is one of FAMILIES: "delta" reads one vector from its state, and "streams"
-    generate from all of it too.
+    Arguments:
+        residual: one of FAMILIES. "delta" reads one vector from its state. "streams" does so too,
+            and generates its coefficients from the whole state.
+        active: the parameters that one token uses, if not all: a mixture of experts only stores the
+            others.
+    Raises: ValueError for a residual that isn't one of FAMILIES.
     """
 
     parameters: float
@@ -67,6 +72,7 @@ class Size:
 
     @property
     def met(self) -> float:
+        """The parameters that one token uses."""
         return self.parameters if self.active is None else self.active
 
     @property
@@ -77,8 +83,8 @@ class Size:
 def size(configuration: Configuration, length: int | None = None) -> Size:
     """The size of a configuration's model, which is built without storage.
 
-    A residual that is neither additive nor one of streams counts as "delta", which is a lower bound
-    for those that generate more.
+    A residual that is neither additive nor one of streams counts as "delta". This is a lower bound
+    for those that generate coefficients from more than one vector.
     """
     with torch.device("meta"):
         whole: TokenModel | Transformer = (
@@ -97,8 +103,8 @@ def size(configuration: Configuration, length: int | None = None) -> Size:
 def operations(size: Size, causal: bool = True) -> float:
     """Operations per token, forward and backward.
 
-    They are 6 per weight, and 12 L D T for attention's scores and what they weigh, of which a
-    causal mask needs half.
+    They are 6 per weight, plus 12 L D T for attention's scores and weighted sums. A causal mask
+    needs half of the latter.
     """
     attention = 12 * size.layers * size.width * size.length
     return 6 * size.met + attention / (2 if causal else 1)
@@ -107,9 +113,10 @@ def operations(size: Size, causal: bool = True) -> float:
 # ---------------------------------------------------------------- the residual's bytes
 
 def residual_vectors(family: str, n: int) -> tuple[int, int]:
-    """(forward, backward): vectors of D numbers per token and sublayer.
+    """Vectors of D numbers that the residual moves per token and sublayer: (forward, backward).
 
-    Each operator is at its floor, and autograd adds the gradients.
+    Each operator moves as much as its floor, and autograd adds up the gradients of a state that
+    several operators read.
 
     Raises: ValueError for a family that isn't one of FAMILIES.
     """
@@ -130,9 +137,10 @@ def residual_vectors(family: str, n: int) -> tuple[int, int]:
 
 
 def residual_bytes(size: Size, recompute: bool = False) -> int:
-    """Bytes per token, forward and backward, beyond the additive residual's.
+    """Bytes per token, forward and backward, beyond those of the additive residual.
 
-    The additive residual's bytes belong to the utilisation. To recompute is to go forward twice.
+    The utilisation already contains the additive residual's bytes. With `recompute` the residual
+    goes forward twice.
     """
     forward, backward = residual_vectors(size.residual, size.n)
     extra = forward * (2 if recompute else 1) + backward - sum(residual_vectors("additive", 1))
@@ -142,14 +150,15 @@ def residual_bytes(size: Size, recompute: bool = False) -> int:
 # ---------------------------------------------------------------- memory
 
 def activation_vectors(size: Size, every: int | None = None) -> float:
-    """Vectors of D numbers per token that wait for the backward pass.
+    """Vectors of D numbers per token that are kept for the backward pass.
 
-    F keeps as many numbers as its active weights over D. For each sublayer the residual keeps the
-    state, F's input, that input's norm and F's output; the additive one keeps the state and the
-    norm. With `every` = s it keeps each s-th state and F's outputs, and while a group of s is
-    recomputed, that group's other states, inputs and norms (mHC, section 4.3).
+    Inside a sublayer, F keeps as many numbers as it has active weights, divided by D. Around each
+    sublayer the residual keeps the state, F's input, that input after its norm, and F's output. The
+    additive residual keeps only the state and the norm's output. With `every` = s the residual
+    keeps every s-th state and F's outputs. While a group of s sublayers is recomputed, it also
+    keeps that group's other states, inputs and norms (mHC, section 4.3).
 
-    Raises: ValueError for `every` below one, or for an additive residual.
+    Raises: ValueError if `every` is below one, or is given for an additive residual.
     """
     S, n = size.sublayers, size.n
     inside = (size.met - size.vocabulary * size.width) / size.width**2
@@ -164,17 +173,17 @@ def activation_vectors(size: Size, every: int | None = None) -> float:
 
 
 def best_every(n: int, sublayers: int) -> float:
-    """√(n S / (n + 2)), where n S / s + (n + 2) s is least (mHC, section 4.3)."""
+    """The s at which n S / s + (n + 2) s is least, √(n S / (n + 2)) (mHC, section 4.3)."""
     return math.sqrt(n * sublayers / (n + 2))
 
 
 class Memory(NamedTuple):
     """Bytes on one GPU."""
 
-    state: float         # float32 weights, gradients, AdamW's two moments: 16 bytes per parameter
-    copies: float        # bfloat16 weights
-    activations: float
-    logits: float        # and their gradients, float32
+    state: float         # weights, gradients, AdamW's two moments: 16 bytes per parameter
+    copies: float        # of the weights in bfloat16
+    activations: float   # in bfloat16
+    logits: float        # in float32, with their gradients
 
     @property
     def total(self) -> float:
@@ -183,9 +192,9 @@ class Memory(NamedTuple):
 
 def memory(size: Size, gpus: int = 1, sequences: int = 1, sharded: bool = False,
            every: int | None = None) -> Memory:
-    """What a GPU holds when the backward pass starts, with `sequences` in flight.
+    """What a GPU holds when the backward pass of `sequences` sequences starts.
 
-    When it is sharded, two blocks are gathered at a time.
+    If the training is sharded, the weights of two blocks are gathered at a time.
     """
     P, tokens = size.parameters, sequences * size.length
     copies = 2 * 2 * P / size.layers if sharded else 2 * P
@@ -196,7 +205,7 @@ def memory(size: Size, gpus: int = 1, sequences: int = 1, sharded: bool = False,
 
 def sequences_that_fit(size: Size, device: Device, gpus: int = 1, sharded: bool = False,
                        every: int | None = None) -> int:
-    """How many sequences can be in flight on one GPU; 0 where not even one fits."""
+    """How many sequences one GPU can train on at a time; 0 if not even one fits."""
     none, one = (memory(size, gpus, k, sharded, every).total for k in (0, 1))
     return max(0, int((device.memory - none) // (one - none)))
 
@@ -204,17 +213,17 @@ def sequences_that_fit(size: Size, device: Device, gpus: int = 1, sharded: bool 
 # ---------------------------------------------------------------- time
 
 def gather_seconds(whole: float, gpus: int, device: Device) -> float:
-    """Seconds of an all-gather of `whole` bytes in all, or backward of their reduce-scatter.
+    """Seconds of an all-gather of `whole` bytes in total, or of a reduce-scatter of as many.
 
-    It goes first between nodes, each GPU with its share, then inside them. Each GPU sends
-    (g − 1)/g of the bytes, at the wire's full rate and without delay. An all-reduce is both, one
-    after the other.
+    The bytes go first between the nodes, where each GPU sends its share, and then inside them. Each
+    GPU sends (g − 1)/g of the bytes, at the link's full rate and without delay. An all-reduce is a
+    reduce-scatter and an all-gather, one after the other.
 
     Raises: ValueError for several nodes that aren't full.
     """
     node = min(gpus, device.node)
     if gpus % node:
-        raise ValueError(f"gpus must fill their nodes of {device.node}, got {gpus}")
+        raise ValueError(f"gpus must fill nodes of {device.node}, got {gpus}")
     nodes = gpus // node
     between = (nodes - 1) / nodes * whole / node / device.network
     return between + (node - 1) / node * whole / device.link
@@ -230,25 +239,27 @@ class Step(NamedTuple):
 
     @property
     def open(self) -> float:
-        """The time when nothing overlaps."""
+        """The time if nothing overlaps."""
         return sum(self)
 
     @property
     def hidden(self) -> float:
-        """The time when communication takes place behind all else."""
+        """The time if communication overlaps with everything else."""
         return max(self.communication, sum(self) - self.communication)
 
 
 def step(size: Size, batch: int, gpus: int, utilisation: float, device: Device = H200,
          sharded: bool = False, sequences: int | None = None, recompute: bool = False) -> Step:
-    """A step with `batch` sequences over `gpus`; the GPU with the most of them sets the pace.
+    """One step on `batch` sequences, spread over `gpus`. The GPU with the most of them sets the
+    pace.
 
     Arguments:
         utilisation: the share of device.operations at which the additive model would run.
-        sharded: False reduces float32 gradients once per step. True, for each micro-batch, gathers
-            bfloat16 weights forward and again backward, and scatters float32 gradients.
-        sequences: per micro-batch; None is all that a GPU has. Only sharded training pays for more
-            micro-batches.
+        sharded: whether each GPU holds only its share of the parameters. If False, float32
+            gradients are reduced once per step. If True, for each micro-batch, bfloat16 weights are
+            gathered forward and again backward, and float32 gradients are scattered.
+        sequences: per micro-batch; None means all that a GPU has. Only sharded training pays for
+            more micro-batches.
         recompute: whether the residual goes forward again before the backward pass.
     Raises: ValueError for a utilisation outside (0, 1].
     """
@@ -261,7 +272,7 @@ def step(size: Size, batch: int, gpus: int, utilisation: float, device: Device =
     if sharded:
         rounds = math.ceil(mine / (sequences or mine))
         communication = rounds * (2 * gather_seconds(2 * P, gpus, device) + scatter)
-    # AdamW reads four numbers per parameter, and writes all of them but the gradient
+    # AdamW reads four float32 numbers per parameter, and writes all but the gradient
     adamw = 28 * P / (gpus if sharded else 1)
     return Step(tokens * operations(size) / (utilisation * device.operations),
                 tokens * residual_bytes(size, recompute) / device.memory_rate,

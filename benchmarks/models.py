@@ -1,4 +1,6 @@
-"""The table of all residuals: what each costs, what it may do to its state, whether it leaks."""
+"""The table of all residuals: what each costs, what it may do to its state, and whether a position
+reads the future.
+"""
 
 import argparse
 import random
@@ -16,28 +18,29 @@ from geolab.residuals import REGISTRY
 from studies.papers.configurations import EMHC, EMHC_STREAM
 
 ABOUT = """
-The table has one row per registered residual with its defaults, all in the same Transformer.
+The table has one row per registered residual with its default options, in the same Transformer.
 
   parameters   of the whole network, without an embedding
   state        numbers per token that the network carries from sublayer to sublayer
-  causal       whether no output depends on inputs after it: derivatives measured on a tiny model
-  step         CPU time of a training step (forward, backward, optimizer) over that of the first
-               row. The models take turns, one step each per round, in another order each time, on
-               one thread, and the median of the rounds' ratios counts
-  floor        for a state that is n times as wide: the least that step can be, if the sublayers
-               were as fast as the first row's and each pass over the state as fast as a copy that
+  causal       "yes" if no output depends on a later input, by derivatives of a tiny model
+  step         CPU time of a training step (forward, backward, optimizer), divided by that of the
+               first row. The models take turns on one thread, one step each per round, in a new
+               order in every round. The median of the rounds' ratios counts
+  floor        for a state that is n times as wide: the least that "step" could be, if the sublayers
+               were as fast as the first row's, and each pass over the state as fast as a copy that
                is measured in the same run. A sublayer reads the streams, then mixes and writes
-               them: 3n + 2 vectors of width D per token, and 5n + 3 on the way back
-  shortcut     eigenvalues (or singular values) of what the state is multiplied by, while all that
-               is computed from it is held
+               them. This moves 3n + 2 vectors of width D per token, and 5n + 3 backward
+  shortcut     eigenvalues (or singular values) of the matrix that the state is multiplied by, while
+               everything that is computed from the state is held fixed
 
 The last row is the plain network, made of PyTorch's own modules: nn.TransformerEncoder.
 
   python -m benchmarks.models --layers 2 --batch 8    a first look, in seconds
   python -m benchmarks.models --table5 --repeats 3    the models of E-MHC-Geo's table 5 and its
-                                                      stream variant, over its GPT
-  python -m benchmarks.models --variants              what options make of a residual, published
-                                                      leaks among them, over the additive one
+                                                      stream variant, relative to its GPT
+  python -m benchmarks.models --variants              residuals with other options, some of them
+                                                      published ones that read the future, relative
+                                                      to the additive residual
 """
 
 CHANNEL_CONV, EXPAND_CONV = {"compress": "channel-conv"}, {"expand": "conv"}
@@ -55,7 +58,7 @@ VARIANTS: dict[str, tuple[str, dict]] = {  # row -> residual and options
 } | {f"{name}-sequence": (name, {"pool": "sequence"}) for name in (
     "emhc-cayley", "emhc-hybrid", "emhc-geodesic", "emhc-exact", "emhc-stream", "benchmark-delta")}
 
-SHORTCUTS = {  # for rows whose options change it from what the class says
+SHORTCUTS = {  # of rows whose options change what the class says
     "jpmhc-exact": "on the unit circle, −1 left out",
     "mgt-gate": "1",
     "emhc-hybrid-hard": "on the unit circle",
@@ -86,22 +89,22 @@ class PlainTorch(nn.Module):
 def step_times(models: list[nn.Module], x: Tensor, repeats: int) -> list[float]:
     """Seconds of a training step of each model, from `repeats` rounds in which they take turns.
 
-    The first model's number is its fastest step. Another model's is that, times the median over
-    rounds of its step over the first one's in the same round: a machine's speed changes by the
-    minute, and the steps of a round are neighbours. Every round has another order, since a step
-    that finds the memory as a large model left it isn't the same as one after a small model.
+    The first model's number is its fastest step. Another model's number is the first one's, times
+    the median ratio of the two models' steps in the same round: a machine's speed changes by the
+    minute, and the steps of a round are close in time. Every round has another order, because a
+    step that follows a large model's step finds the memory in another state.
     """
     steps = list(enumerate(training_step(model, x) for model in models))
     shuffle = random.Random(torch.initial_seed())
     rounds = [{k: _seconds(step) for k, step in shuffle.sample(steps, len(steps))}
-              for _ in range(repeats + 1)][1:]  # the first one warms up
+              for _ in range(repeats + 1)][1:]  # the first round warms up
     fastest = min(times[0] for times in rounds)
     return [fastest * median(times[k] / times[0] for times in rounds) for k in range(len(models))]
 
 
 def training_step(model: nn.Module, x: Tensor) -> Callable[[], None]:
-    """A step of the model on x: forward, backward, optimizer."""
-    optimizer = torch.optim.AdamW(model.parameters(), fused=True)  # as `fit` has it
+    """A function that makes one training step of the model on x: forward, backward, optimizer."""
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)  # as in `fit`
 
     def step():
         optimizer.zero_grad()
@@ -112,13 +115,13 @@ def training_step(model: nn.Module, x: Tensor) -> Callable[[], None]:
 
 
 def _seconds(run: Callable[[], None]) -> float:
-    start = time.process_time()  # this process alone: others on the machine don't count
+    start = time.process_time()  # of this process: other programs on the machine don't count
     run()
     return time.process_time() - start
 
 
 def copy_bandwidth(numbers: int, repeats: int = 10) -> float:
-    """Bytes per second, read and written, by the fastest of some copies of float32 numbers."""
+    """Bytes per second, reads plus writes, of the fastest of some copies of float32 numbers."""
     source = torch.ones(numbers)
     target = torch.empty_like(source)
     return 2 * source.nbytes / min(_seconds(lambda: target.copy_(source)) for _ in range(repeats))
@@ -126,37 +129,42 @@ def copy_bandwidth(numbers: int, repeats: int = 10) -> float:
 
 def step_floor(streams: int, seconds: float, sublayers: int, vectors: int, width: int,
                bandwidth: float) -> float:
-    """Seconds that a step can't undercut with `streams` times the state.
+    """The least seconds of a step whose state is `streams` times as wide.
 
-    What is left out can only add to it: the generators, and that the additive step moves 6 vectors
-    per sublayer already.
+    The additive step already moves 6 vectors per sublayer. The work of the generators is left out,
+    and could only add to the result.
 
     Arguments:
         seconds: of an additive step with as many sublayers.
         vectors: B T, the tokens of a batch.
-        bandwidth: bytes per second.
+        bandwidth: of a copy, in bytes per second.
     """
     moved = (3 * streams + 2) + (5 * streams + 3) - 6
     return seconds + sublayers * moved * vectors * width * 4 / bandwidth
 
 
 def state_size(trunk: Transformer) -> int:
-    """Numbers in the state per token."""
+    """How many numbers the state has per token."""
     return trunk.layers[0].residual.expand(torch.zeros(1, 1, trunk.config.width)).numel()
 
 
 def is_causal(make: Callable[[TransformerConfig], nn.Module]) -> bool:
-    """Whether no output of `make` of a tiny backbone depends on inputs after it."""
+    """Whether no output depends on a later input, in the model that `make` builds on a tiny
+    backbone.
+    """
     model = make(TransformerConfig.benchmark(width=16, layers=2, heads=2, max_length=8)).double()
     return future_influence(model, torch.randn(2, 6, 16, dtype=torch.float64)) == 0
 
 
 def table(rows: dict[str, tuple[TransformerConfig, str, dict]], batch: int, length: int,
           repeats: int) -> str:
-    """The table of models.
+    """The table as text, one row per model and a last one for PlainTorch.
 
     Arguments:
         rows: name -> a backbone, a residual and its options.
+        batch: sequences per step.
+        length: positions per sequence.
+        repeats: rounds of timing.
     """
     makers = {name: partial(Transformer, residual=residual, **options)
               for name, (_, residual, options) in rows.items()}
@@ -164,7 +172,7 @@ def table(rows: dict[str, tuple[TransformerConfig, str, dict]], batch: int, leng
     plain = next(iter(rows.values()))[0]
     x = torch.randn(batch, length, plain.width)
     times = step_times([*models, PlainTorch(plain)], x, repeats)
-    wide = max(16, *map(len, rows))  # of the first column
+    wide = max(16, *map(len, rows))  # characters of the first column
     lines = [f"{'residual':<{wide}} {'parameters':>10} {'state':>6} {'causal':>7} {'step':>6} "
              f"{'floor':>6}  shortcut"]
     for name, model, seconds in zip(rows, models, times, strict=False):
@@ -197,12 +205,12 @@ def main(arguments: list[str] | None = None) -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--width", type=int, default=128,
-        help="D, a multiple of 8; not with --table5 (default %(default)s)")
+        help="D, a multiple of 8; ignored with --table5 (default %(default)s)")
     add("--layers", type=int, default=4,
-        help="blocks of two sublayers; not with --table5 (default %(default)s)")
+        help="blocks of two sublayers; ignored with --table5 (default %(default)s)")
     add("--batch", type=int, help="sequences per step (default 16; 64 with --table5)")
     add("--length", type=int, default=127, help="positions per sequence (default %(default)s)")
-    add("--repeats", type=int, default=5, help="rounds, whose median counts (default %(default)s)")
+    add("--repeats", type=int, default=5, help="rounds of timing (default %(default)s)")
     other = parser.add_mutually_exclusive_group()
     other.add_argument("--table5", action="store_true",
                        help="the models of E-MHC-Geo's table 5, in place of the registry")

@@ -1,10 +1,11 @@
-"""Other libraries' kernels of the same functions, where they are installed: pip install
+"""Other libraries' kernels of the same functions, if they are installed: pip install
 liger-kernel hyper-connections.
 
-Liger's Sinkhorn starts with rows and adds 1e-6 to what it divides by; here that number is 0. It
-also makes mHC's read and write coefficients, which can't be left out. The Sinkhorn of
-hyper-connections has a backward that takes the final matrix for that of every iteration; called
-through the library it would fall back silently, so its autograd function is called directly.
+Liger's Sinkhorn starts with the rows. By default it adds 1e-6 to each divisor; here it adds 0. It
+also computes mHC's read and write coefficients, which can't be switched off. The backward pass of
+hyper-connections' Sinkhorn uses the final matrix in place of every iteration's. Through the
+library's own function a failing kernel would silently be replaced, so its autograd function is
+called directly.
 """
 
 from collections.abc import Callable
@@ -22,12 +23,12 @@ PACKAGES = {"liger-kernel": "liger_kernel", "hyper-connections": "hyper_connecti
 
 
 def installed() -> dict[str, str]:
-    """Version by distribution."""
+    """The installed peers: distribution -> version."""
     return {name: version(name) for name, module in PACKAGES.items() if find_spec(module)}
 
 
 def peers(case: str) -> dict[str, Callable[..., Tensor]]:
-    """The installed peers of a case, by distribution: functions of the case's inputs."""
+    """The installed peers of a case: distribution -> a function of the case's inputs."""
     return {name: function for (name, measured), function in PEERS.items() if measured == case
             and find_spec(PACKAGES[name])}
 
@@ -43,7 +44,7 @@ def _liger_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor)
 
 
 def _liger_rms_linear(x: Tensor, weight: Tensor) -> Tensor:
-    # of one dtype, it takes the tensor cores
+    # it uses the tensor cores only if both have the same dtype
     return _RmsLinear.apply(x, weight.to(x.dtype).T.contiguous(), EPS)
 
 
@@ -57,7 +58,7 @@ def _hyper_connections_sinkhorn(logits: Tensor) -> Tensor:
 
 
 class _RmsLinear(Function):
-    """Liger's product of the normalised state, without what it makes of it."""
+    """Liger's matrix product of the normalised state, without its further steps."""
 
     @staticmethod
     def forward(ctx, x: Tensor, phi: Tensor, eps: float) -> Tensor:
@@ -73,7 +74,8 @@ class _RmsLinear(Function):
 
 
 class _Sinkhorn(Function):
-    """Liger's Sinkhorn of (N, n, n) logits, 20 iterations with the history kept, as when it trains.
+    """Liger's Sinkhorn of (N, n, n) logits, with 20 iterations whose history is kept, as in
+    training.
     """
 
     @staticmethod
@@ -95,6 +97,7 @@ class _Sinkhorn(Function):
                                 hist=history)
 
 
+# distribution and case -> the peer
 PEERS = {
     ("liger-kernel", "stream_read"): _liger_read,
     ("liger-kernel", "stream_mix_write"): _liger_mix_write,

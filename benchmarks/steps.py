@@ -1,28 +1,31 @@
-"""Whole training steps: every residual over the additive block, eager and compiled, with kernels
-and without.
+"""Whole training steps of every residual, relative to those of the additive block: eager and
+compiled, with kernels and without.
 
-    python -m benchmarks.steps --out results/steps_h200.json             a CUDA device
-    python -m benchmarks.steps --only mhc --modes eager,kernels          some of it
-    python -m benchmarks.steps --device cpu --out results/steps_cpu.json one thread of a CPU, at the
-    sizes of `python -m benchmarks.models`
-    python -m benchmarks.steps --table5 --out results/steps_table5_h200.json     E-MHC-Geo's table 5
+    python -m benchmarks.steps --out results/steps_h200.json              on a CUDA device
+    python -m benchmarks.steps --only mhc --modes eager,kernels           a part of it
+    python -m benchmarks.steps --device cpu --out results/steps_cpu.json  on one thread of a CPU, at
+                                                    the sizes of `python -m benchmarks.models`
+    python -m benchmarks.steps --table5 --out results/steps_table5_h200.json
+                                                    the models of E-MHC-Geo's table 5
 
-A step is forward, backward and fused AdamW. The models take turns, one step each a round, and each
-ratio is to the first model, the additive one, in the same run: eager over eager, compiled over
-compiled. On the device the median counts and activations are bfloat16 under autocast. On the CPU,
-in float32, each round has an order of its own, and a process gives the median of its rounds'
-ratios. Such medians differ by a few percent, of a model beside its own copy too. So several
-processes run one after another, and a row is the mean of theirs, with the half width of its 95 %
-interval. It holds for that run: on a machine that shares its memory another hour may give another
-ratio.
+A step is a forward pass, a backward pass and fused AdamW. The models take turns, one step each per
+round. Each ratio is to the first model, the additive one, in the same run: eager over eager,
+compiled over compiled.
+
+On the device, activations are bfloat16 under autocast, and the median of the rounds counts. On the
+CPU, in float32, each round has its own order, and each process gives the median of its rounds'
+ratios. Such medians differ by a few percent, even between a model and its own copy. So several
+processes run one after another, and a row is the mean of their medians, with the half width of its
+95 % interval. The interval holds for that run: on a machine that shares its memory, another hour
+may give another ratio.
 
 The backbone on the device has the streams of mHC's 27B model, for which the paper reports 6.7 %
 more time: 2560 features at length 4096 and n = 4. Its MLP is dense, with 12288 hidden features in
-place of a mixture of experts. What matters to the ratio is the work of a sublayer for each byte of
-the state: here a block multiplies by 121 million parameters per token. A narrower MLP makes every
-ratio larger.
+place of a mixture of experts. The ratio depends on the work of a sublayer per byte of the state:
+here a block multiplies by 121 million parameters per token. A narrower MLP makes every ratio
+larger.
 
-Compiling takes a minute or two a residual; `--modes eager,kernels` does without.
+Compiling takes a minute or two per residual; `--modes eager,kernels` compiles nothing.
 """
 
 import argparse
@@ -30,12 +33,12 @@ import gc
 import multiprocessing
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from statistics import mean, median
 
 import torch
 from torch import Tensor, nn
 
+from benchmarks.command import add_output, check_output, require_cuda, rounded
 from benchmarks.models import step_times, training_step
 from benchmarks.timing import turns
 from geolab import kernels
@@ -44,6 +47,7 @@ from geolab.residuals import REGISTRY
 from studies.papers.configurations import EMHC, EMHC_STREAM
 from studies.results import interval, record
 
+# mode -> the argument of `kernels.use`, and whether the model is compiled
 MODES = {"eager": ("never", False), "kernels": ("auto", False), "compiled": ("never", True),
          "compiled-kernels": ("auto", True)}
 SIZES = {"cuda": {"width": 2560, "layers": 4, "heads": 20, "hidden": 12288, "batch": 2,
@@ -51,13 +55,13 @@ SIZES = {"cuda": {"width": 2560, "layers": 4, "heads": 20, "hidden": 12288, "bat
          "cpu": {"width": 128, "layers": 4, "heads": 4, "hidden": 512, "batch": 16,
                  "length": 127, "repeats": 5}}
 TABLE5 = EMHC | {"emhc-stream": EMHC_STREAM}
-# width, depth and heads are each model's own
+# the inputs' size; each model of the table has its own width, depth and heads
 TABLE5_SIZE = {"width": 128, "batch": 64, "length": 127}
-EXPERIMENT = "training steps of every residual over those of the additive block"
+QUESTION = "training steps of every residual over those of the additive block"
 
 
 class Run(nn.Module):
-    """A model as it is trained in one of MODES; on bfloat16 inputs under autocast."""
+    """A model as it is trained in one of MODES. Inputs in bfloat16 run under autocast."""
 
     def __init__(self, model: nn.Module, mode: str):
         super().__init__()
@@ -74,13 +78,14 @@ Makers = dict[str, Callable[[], nn.Module]]
 
 
 def configuration(device: str, size: dict) -> TransformerConfig:
+    """The backbone on this device."""
     make = TransformerConfig.ddl if device == "cuda" else TransformerConfig.benchmark
     return make(size["width"], size["layers"], size["heads"], hidden=size["hidden"],
                 max_length=max(8, size["length"]))
 
 
 def on_cpu(makers: Makers, modes: list[str], size: dict) -> list[dict]:
-    """A row a model and mode, from size["processes"] processes one after another."""
+    """One row per model and mode, from size["processes"] processes one after another."""
     runs, processes = [], size["processes"]
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         for run in pool.imap(partial(_in_a_process, makers, modes, size), range(processes)):
@@ -91,68 +96,72 @@ def on_cpu(makers: Makers, modes: list[str], size: dict) -> list[dict]:
         model = make()
         for mode in modes:
             ratios = [run[name, mode] / run[next(iter(makers)), mode] for run in runs]
-            row = _row(name, mode,
-                       model) | {"ms": _digits(1e3 * mean(run[name, mode] for run in runs)),
-                                             "ratio": _digits(mean(ratios))}
-            rows.append(row | ({"half width": _digits(interval(ratios)[1])} if processes > 1
-                               else {}))
+            row = _row(name, mode, model)
+            row["ms"] = rounded(1e3 * mean(run[name, mode] for run in runs))
+            row["ratio"] = rounded(mean(ratios))
+            if processes > 1:
+                row["half width"] = rounded(interval(ratios)[1])
+            rows.append(row)
     return rows
 
 
-def _in_a_process(makers: Makers, modes: list[str], size: dict, seed: int) -> dict[tuple[str, str],
-                                                                                   float]:
-    """Seconds of a step, by model and mode, on one thread."""
+def _in_a_process(makers: Makers, modes: list[str], size: dict,
+                  seed: int) -> dict[tuple[str, str], float]:
+    """Seconds of a step on one thread, by model and mode."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     runs = {(name, mode): Run(model, mode) for name, make in makers.items() for model in [make()]
             for mode in modes}
-    seconds = step_times(list(runs.values()), torch.randn(size["batch"], size["length"],
-                                                          size["width"]), size["repeats"])
+    x = torch.randn(size["batch"], size["length"], size["width"])
+    seconds = step_times(list(runs.values()), x, size["repeats"])
     return dict(zip(runs, seconds, strict=True))
 
 
 def on_cuda(makers: Makers, modes: list[str], size: dict, device: str = "cuda") -> list[dict]:
-    """A row a model and mode, each model in turn with the first one."""
-    # all models share the forward of the Transformer
+    """One row per model and mode. Each model takes turns with the first one."""
+    # Dynamo counts the versions of the Transformer's forward, which all models share
     torch._dynamo.config.recompile_limit = 4 * len(REGISTRY)
     x = torch.randn(size["batch"], size["length"], size["width"], device=device).bfloat16()
     first, rows = next(iter(makers)), []
     additive = makers[first]().to(device)
-    plain = {mode: training_step(Run(additive, mode), x) for mode in modes
+    plain = {(first, mode): training_step(Run(additive, mode), x) for mode in modes
              if mode in ("eager", "compiled")}
     for name, make in makers.items():
-        model = make().to(device)
-        print(f"{name}: {sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
-        steps, mine, step = {(first, mode): step for mode, step in plain.items()}, {}, None
-        for mode in modes:
-            mine[mode] = _row(name, mode, model)
-            step = training_step(Run(model, mode), x)
-            try:
-                step()
-                mine[mode]["peak_bytes"] = _peak(step)
-                steps[name, mode] = step
-            # what can't be compiled, or doesn't fit, is a result
-            except (RuntimeError, torch._dynamo.exc.TorchDynamoException) as problem:
-                mine[mode]["failed"] = f"{type(problem).__name__}: {problem}".splitlines()[0][:300]
-        times = {key: median(seconds) for key, seconds in turns(steps, size["repeats"]).items()}
-        for mode, row in mine.items():
-            if "failed" not in row:
-                row["ms"] = _digits(1e3 * times[name, mode])
-                row["ratio"] = _digits(times[name, mode] / times[first, _against(mode)])
-            rows.append(row)
-            print(line(row), flush=True)
-        del steps, step, model
+        rows += _beside(plain, first, name, make().to(device), modes, x, size["repeats"])
         gc.collect()
         torch.cuda.empty_cache()
     return rows
 
 
+def _beside(plain: dict[tuple[str, str], Callable[[], None]], first: str, name: str,
+            model: nn.Module, modes: list[str], x: Tensor, repeats: int) -> list[dict]:
+    """The rows of one model, which takes turns with the first model's steps."""
+    print(f"{name}: {sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
+    steps, rows = dict(plain), {mode: _row(name, mode, model) for mode in modes}
+    for mode, row in rows.items():
+        step = training_step(Run(model, mode), x)
+        try:
+            step()
+            row["peak_bytes"] = _peak(step)
+            steps[name, mode] = step
+        except RuntimeError as problem:  # that a model can't be compiled or doesn't fit is a result
+            row["failed"] = f"{type(problem).__name__}: {problem}".splitlines()[0][:300]
+    times = {key: median(seconds) for key, seconds in turns(steps, repeats).items()}
+    for mode, row in rows.items():
+        if "failed" not in row:
+            row["ms"] = rounded(1e3 * times[name, mode])
+            row["ratio"] = rounded(times[name, mode] / times[first, _against(mode)])
+        print(line(row), flush=True)
+    return list(rows.values())
+
+
 def _against(mode: str) -> str:
+    """The mode of the first model that a mode is divided by."""
     return "compiled" if MODES[mode][1] else "eager"
 
 
-def _peak(step) -> int:
-    """The most bytes allocated above those before a step."""
+def _peak(step: Callable[[], None]) -> int:
+    """The most bytes that a step allocates beside those allocated before it."""
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -162,15 +171,12 @@ def _peak(step) -> int:
 
 
 def _row(name: str, mode: str, model: nn.Module) -> dict:
-    return {"residual": name, "mode": mode, "parameters": sum(p.numel()
-                                                              for p in model.parameters())}
-
-
-def _digits(number: float) -> float:
-    return float(f"{number:.4g}")
+    return {"residual": name, "mode": mode,
+            "parameters": sum(p.numel() for p in model.parameters())}
 
 
 def line(row: dict) -> str:
+    """One row of the printed table."""
     if "failed" in row:
         numbers = row["failed"]
     else:
@@ -184,18 +190,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.steps", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--out", type=Path, help="a JSON file to write, with where it was measured")
-    parser.add_argument("--force", action="store_true", help="write over it")
-    parser.add_argument("--only", metavar="NAMES", help="residuals, with commas (default all)")
-    parser.add_argument("--modes",
-                        help=f"with commas, of {', '.join(MODES)} (default all; eager on the CPU)")
+    add_output(parser)
+    parser.add_argument("--only", metavar="NAMES",
+                        help="residuals, separated by commas (default all)")
+    parser.add_argument("--modes", help=f"some of {', '.join(MODES)}, separated by commas "
+                        "(default all; on the CPU eager)")
     for name in SIZES["cuda"]:
         parser.add_argument(f"--{name}", type=int,
                             help=f"default {SIZES['cuda'][name]}; {SIZES['cpu'][name]} on the CPU")
     parser.add_argument("--processes", type=int, default=6,
-                        help="on the CPU, one after another (default 6)")
-    parser.add_argument("--table5", action="store_true", help="the models of E-MHC-Geo's table 5 "
-                        "at their own sizes, batch 64, length 127")
+                        help="processes on the CPU, one after another (default %(default)s)")
+    parser.add_argument("--table5", action="store_true",
+                        help="the models of E-MHC-Geo's table 5, at their own sizes, with batch 64 "
+                             "and length 127")
     given = parser.parse_args(arguments)
     known = list(TABLE5 if given.table5 else REGISTRY)
     names = given.only.split(",") if given.only else known
@@ -206,12 +213,9 @@ def main(arguments: list[str] | None = None) -> None:
             parser.error(f"{kind} must be among {', '.join(there)}, got {', '.join(strange)}")
     if given.processes < 1:
         parser.error(f"--processes must be at least 1, got {given.processes}")
-    if given.out and given.out.exists() and not given.force:
-        parser.error(f"{given.out} exists; --force writes over it")
-    if given.device == "cuda" and not (torch.cuda.is_available() and kernels.TWINS):
-        missing = ("Triton isn't installed" if torch.cuda.is_available() else
-                   "PyTorch sees none; --device cpu measures without one")
-        parser.error(f"this needs a CUDA device with Triton: {missing}")
+    check_output(parser, given)
+    if given.device == "cuda":
+        require_cuda(parser, "--device cpu measures without one")
     if given.device == "cpu" and any(MODES[mode][0] == "auto" for mode in modes):
         parser.error(f"kernels need a CUDA device, got --device cpu with --modes {','.join(modes)}")
     size = {name: default if getattr(given, name) is None else getattr(given, name)
@@ -226,13 +230,14 @@ def main(arguments: list[str] | None = None) -> None:
         torch.manual_seed(0)
         rows = on_cuda(makers, modes, size)
     else:
-        torch.set_num_threads(1)  # as in each process, and as the file shall say
+        torch.set_num_threads(1)  # as in each process, so that the file says it
         size |= {"processes": given.processes}
         rows = on_cpu(makers, modes, size)
         print("\n".join(map(line, rows)))
     if given.out:
-        record(given.out, EXPERIMENT, {"device": given.device, "size": size, "streams": 4,
-                                       "rows": rows}, force=given.force)
+        record(given.out, QUESTION,
+               {"device": given.device, "size": size, "streams": 4, "rows": rows},
+               force=given.force)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Time and memory on a CUDA device, without the host's share.
+"""Time and memory on a CUDA device, without the time that the host takes.
 
 A function of some tensors is captured as two CUDA graphs, one of its forward pass and one of its
-backward pass, each over several input sets in a row: together they are larger than the cache, and
-long enough that a launch doesn't count. What is compared takes turns.
+backward pass. Each graph runs over several input sets in a row, which together are larger than the
+cache, and long enough that the time of a launch doesn't matter. Functions that are compared take
+turns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,35 +16,34 @@ Function = Callable[..., Tensor | tuple[Tensor, ...]]
 
 
 class Passes(NamedTuple):
-    """Two graphs that are replayed one after the other; the backward pass reads what the forward
-    pass kept.
-    """
+    """Two graphs. Replay `forward` before `backward`, which reads what the forward pass kept."""
 
     forward: torch.cuda.CUDAGraph
     backward: torch.cuda.CUDAGraph
 
 
 def outputs_of(function: Function, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The function's outputs as a tuple, also if there is only one."""
     outputs = function(*inputs)
     return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
 def cotangents_of(outputs: Sequence[Tensor], seed: int = 0) -> list[Tensor]:
-    """A random cotangent for each output."""
+    """A random cotangent for each output, of the output's shape, dtype and device."""
     generator = torch.Generator(outputs[0].device).manual_seed(seed)
     return [torch.randn(y.shape, generator=generator, device=y.device).to(y.dtype) for y in outputs]
 
 
 def captured(function: Function, sets: Sequence[Sequence[Tensor]],
              cotangents: Sequence[Tensor]) -> Passes:
-    """The function on every input set, and its gradients by all of its inputs, as graphs.
+    """The function on every input set, and its gradients with respect to all inputs, as graphs.
 
-    Each backward pass frees what its forward pass kept, as in training, and its gradients make room
-    for the next ones.
+    Each backward pass frees what its forward pass kept, as in training, and its gradients are freed
+    before the next ones are computed.
     """
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # whatever compiles or allocates once does it here
+    with torch.cuda.stream(stream):  # what compiles or allocates only once does so here
         for _ in range(3):
             torch.autograd.grad(outputs_of(function, sets[0]), sets[0], cotangents)
     torch.cuda.current_stream().wait_stream(stream)
@@ -58,8 +58,9 @@ def captured(function: Function, sets: Sequence[Sequence[Tensor]],
 
 def turns(runs: Mapping[str, Callable[[], object]], rounds: int,
           warm_up: int = 3) -> dict[str, list[float]]:
-    """Seconds of each run in each round, between events on the device; in a round every run has one
-    turn.
+    """Seconds of each run in each round, between events on the device.
+
+    In a round every run has one turn. The first `warm_up` rounds don't count.
     """
     marks = []
     for _ in range(warm_up + rounds):
@@ -75,17 +76,18 @@ def turns(runs: Mapping[str, Callable[[], object]], rounds: int,
 
 
 def copy_bandwidth(nbytes: int = 2**31, rounds: int = 15) -> float:
-    """Bytes per second, read and written, of a copy from device to device: the median of some."""
+    """Bytes per second, reads plus writes, of a copy on the device: the median of the rounds."""
     source = torch.randint(0, 2**15, (nbytes // 2,), dtype=torch.int16, device="cuda")
     target = torch.empty_like(source)
     seconds = turns({"copy": lambda: target.copy_(source)}, rounds)["copy"]
     return 2 * source.nbytes / sorted(seconds)[rounds // 2]
 
 
-def peaks(function: Function, inputs: Sequence[Tensor], cotangents: Sequence[Tensor]) -> tuple[int,
-                                                                                               int]:
-    """The most bytes allocated above inputs and cotangents, during the forward pass and during the
-    backward pass.
+def peaks(function: Function, inputs: Sequence[Tensor],
+          cotangents: Sequence[Tensor]) -> tuple[int, int]:
+    """The most bytes allocated during the forward pass, and during the backward pass.
+
+    The inputs and the cotangents aren't counted.
     """
     def most() -> int:
         torch.cuda.synchronize()
@@ -101,7 +103,7 @@ def peaks(function: Function, inputs: Sequence[Tensor], cotangents: Sequence[Ten
 
 
 def poison(share: float = 0.25) -> None:
-    """Leave NaN in the memory that the next large allocations get."""
+    """Fill a share of the free memory with NaN, so that the next large allocations begin as NaN."""
     torch.cuda.empty_cache()
     numbers = int(torch.cuda.mem_get_info()[0] * share) // 4
     torch.full((numbers,), float("nan"), device="cuda")

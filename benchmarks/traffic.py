@@ -1,18 +1,19 @@
-"""The bytes that a kernel asks for, counted in Triton's interpreter: what can be known of its
-memory traffic without a GPU.
+"""The bytes that a kernel asks for, counted in Triton's interpreter. This is what can be known of
+its memory traffic without a GPU.
 
     with traffic() as moved:
         stream_read(x, weights)
     moved.distinct, moved.asked
 
-The least that the kernel can move through a device's memory are its distinct bytes: each address
-loaded, and each address stored, once a launch. What it asks for beyond those meets a cache, at
-best.
+The distinct bytes are the least that the kernel can move through a device's memory: per launch,
+each address that is loaded counts once, and each address that is stored counts once. What a kernel
+asks for beyond those comes from a cache, at best.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from unittest.mock import patch
 
 import numpy as np
 from triton.runtime import interpreter
@@ -22,17 +23,16 @@ from geolab.kernels import launch
 
 @dataclass
 class Traffic:
-    asked: int = 0     # bytes of all unmasked loads and stores
-    # bytes of the addresses among them, loads and stores apart, a launch at a time
-    distinct: int = 0
+    asked: int = 0      # bytes of all unmasked loads and stores
+    distinct: int = 0   # per launch, bytes of distinct addresses loaded, plus those stored
     launches: int = 0
 
 
 @contextmanager
 def traffic() -> Iterator[Traffic]:
-    """Count what the kernels inside ask for; complete when the context closes.
+    """Count what the kernels inside the context ask for. The counts are complete when it closes.
 
-    Raises: RuntimeError where kernels don't run in the interpreter.
+    Raises: RuntimeError if kernels don't run in Triton's interpreter.
     """
     if not launch.INTERPRETED:
         raise RuntimeError("traffic counts in Triton's interpreter: set TRITON_INTERPRET=1 "
@@ -67,10 +67,7 @@ def traffic() -> Iterator[Traffic]:
         moved.launches += 1
         return out
 
-    builder.create_masked_load, builder.create_masked_store = counted_load, counted_store
-    executor.__call__ = launched
-    try:
+    with (patch.object(builder, "create_masked_load", counted_load),
+          patch.object(builder, "create_masked_store", counted_store),
+          patch.object(executor, "__call__", launched)):
         yield moved
-    finally:
-        del builder.create_masked_load, builder.create_masked_store
-        executor.__call__ = run

@@ -6,6 +6,7 @@ GEOLAB_STANDIN makes it draw and compute as another machine would:
 """
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -25,6 +26,8 @@ if not torch.cuda.is_available():
 settings.register_profile("geolab", max_examples=30, deadline=None, derandomize=True, database=None)
 settings.load_profile("geolab")
 torch.set_num_threads(1)
+# A shell starts a background job with interruptions ignored, and all processes inherit that
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

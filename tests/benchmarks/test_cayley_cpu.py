@@ -1,4 +1,4 @@
-"""The benchmark runs and writes what it says; and the stored run holds what the book says of it."""
+"""The benchmark writes what it says, and the stored run agrees with what the book says of it."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import cayley_cpu
 
-STORED = Path(cayley_cpu.__file__).parents[1] / "results/cayley_cpu.json"
+STORED = Path(__file__).resolve().parents[2] / "results/cayley_cpu.json"
 PASSES = ["forward", "forward + backward"]
 
 
@@ -40,27 +40,25 @@ def test_ratios_are_those_of_the_times(path, request):
                               seconds["solve, compiled"] / seconds["ours, compiled"], abs=1e-3)}
 
 
-def test_it_writes_over_nothing(written):
-    before = written.read_text()
-    with pytest.raises(SystemExit):
-        cayley_cpu.main(["--sizes", "2", "--rounds", "1", "--turn", "300", "--compiler", "eager",
-                         "--out", str(written)])
-    assert written.read_text() == before
-
-
 def stored(operator, count):
-    return [row["times as fast"] for row in json.loads(STORED.read_text())["times"]
-            if (row["operator"], row["matrices"]) == (operator, count)]
+    found = [row["times as fast"] for row in json.loads(STORED.read_text())["times"]
+             if (row["operator"], row["matrices"]) == (operator, count)]
+    assert len(found) == len(PASSES)
+    return found
 
 
 @pytest.mark.parametrize("operator", cayley_cpu.OPERATORS)
-def test_the_stored_run_is_three_times_as_fast_and_five_times_compiled(operator):
-    found = stored(operator, 65536)
-    assert len(found) == 2 and all(row["eager"] >= 3 and row["compiled"] >= 5 for row in found)
+def test_for_many_matrices_the_stored_closed_form_is_faster_in_every_way(operator):
+    for row in stored(operator, 65536):
+        assert row["eager"] > 2 and row["compiled"] > 3 and row["both compiled"] > 2
 
 
-# the goal is 1.5; runs of the second scatter about it by a tenth
-@pytest.mark.parametrize("operator, most", [("cayley_rank2", 1.5), ("cayley_skew4", 1.65)])
-def test_at_64_matrices_the_stored_run_takes_about_half_as_long_again_at_most(operator, most):
-    found = stored(operator, 64)
-    assert len(found) == 2 and all(row["eager"] >= 1 / most for row in found)
+@pytest.mark.parametrize("operator", cayley_cpu.OPERATORS)
+def test_for_64_matrices_the_stored_closed_form_is_slower_and_only_compiled_faster(operator):
+    for row in stored(operator, 64):
+        assert 0.25 < row["eager"] < 0.75 and 1 < row["both compiled"] < 2
+
+
+def test_for_large_generators_only_the_stored_closed_form_stays_orthogonal():
+    for found in json.loads(STORED.read_text())["defect"].values():
+        assert found["ours"] < 1e-6 and found["solve"] > 1e-3

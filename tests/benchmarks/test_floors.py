@@ -1,30 +1,32 @@
-"""A floor is a count of bytes: those of the tensors that go in and out of the operator itself."""
+"""A floor counts the bytes of the tensors that go into the operator and come out of it."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks import floors
 from benchmarks.cases import CASES, CHANNELS, STREAMS, Case, draws
 from benchmarks.timing import cotangents_of, outputs_of
-from geolab.kernels import floors
 
 SIZES = {"N": st.integers(2, 9), "n": st.integers(1, 6), "d": st.integers(1, 40)}
 
 
 def moved(function, inputs, still=()):
-    """Bytes in and out of the forward pass, and of the backward pass; `still` are the places of
-    inputs that don't meet a gradient.
+    """Bytes in and out of the forward pass, and of the backward pass.
 
-    What is one number for all tokens isn't counted.
+    A single number for all tokens isn't counted.
+
+    Arguments:
+        still: places of inputs that don't meet a gradient.
     """
     inputs = [x.detach().requires_grad_() for x in inputs]
     outputs = outputs_of(function, inputs)
     cotangents = cotangents_of(outputs)
     gradients = torch.autograd.grad(outputs, inputs, cotangents)
     back = [pair[i] for i in range(len(inputs)) if i not in still for pair in (inputs, gradients)]
-    return tuple(sum(t.nbytes for t in tensors if t.ndim) for tensors in ([*inputs, *outputs],
-                                                                          [*cotangents, *back]))
+    passes = [*inputs, *outputs], [*cotangents, *back]
+    return tuple(sum(t.nbytes for t in tensors if t.ndim) for tensors in passes)
 
 
 @pytest.mark.parametrize("name", CASES)

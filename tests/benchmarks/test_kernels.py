@@ -1,4 +1,4 @@
-"""What can be known of the benchmark without a GPU: it checks before it times, and its numbers
+"""What can be tested of the benchmark without a GPU: it compares before it times, and its numbers
 follow from its times.
 """
 
@@ -14,14 +14,14 @@ from benchmarks import timing
 from benchmarks.cases import CASES, STREAMS, draws
 from geolab import kernels
 
-NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="here it measures")
+NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it measures")
 SECONDS, COPY = 2e-3, 1e9
 
 
 @pytest.fixture
 def stopwatch(monkeypatch):
-    """In place of a device: every run takes SECONDS, a copy moves COPY bytes a second, and what is
-    run is noted.
+    """A stand-in for a device: every run takes SECONDS, and a copy moves COPY bytes per second.
+    Returns the list of what was run.
     """
     ran = []
     monkeypatch.setattr(timing, "copy_bandwidth", lambda: COPY)
@@ -59,13 +59,10 @@ def test_in_the_interpreter_it_writes_errors_and_no_times(tmp_path, capsys):
     benchmark.main(["--interpret", "--only", "stream_read", "--out", str(path)])
     kept = json.loads(path.read_text())
     assert [row["contender"] for row in kept["rows"]][:3] == ["kernel", "eager", "compiled"]
-    assert all(max(row["error"].values()) < 1e-4 and row["right"]
-               == {"forward": True, "backward": True} for row in kept["rows"])
+    assert all(max(row["error"].values()) < 1e-4 for row in kept["rows"])
+    assert all(row["right"] == {"forward": True, "backward": True} for row in kept["rows"])
     assert not any("us" in row for row in kept["rows"]) and kept["versions"]["triton"]
     assert capsys.readouterr().out.count("stream_read") == len(kept["rows"])
-    with pytest.raises(SystemExit):
-        benchmark.main(["--interpret", "--only", "stream_read", "--out", str(path)])
-    assert json.loads(path.read_text()) == kept
 
 
 @NO_GPU
@@ -80,8 +77,8 @@ def test_numbers_follow_from_times(stopwatch, monkeypatch):
     assert row["peak_bytes"] == {"forward": 100, "backward": 200}
     for side in benchmark.SIDES:
         assert row["us"][side] == pytest.approx(1e6 * SECONDS / sets, rel=1e-3)
-        assert row["floor_share"][side] == pytest.approx(getattr(floor, side) / (SECONDS / sets)
-                                                         / COPY, rel=1e-3)
+        share = getattr(floor, side) / (SECONDS / sets) / COPY
+        assert row["floor_share"][side] == pytest.approx(share, rel=1e-3)
     assert f"{row['us']['forward']:.1f}" in benchmark.line(row)
 
 
@@ -95,8 +92,8 @@ def test_what_is_wrong_is_not_timed_and_what_fails_stands_in_the_table(stopwatch
     monkeypatch.setattr(benchmark, "contenders", lambda name, case, compiler: {
         "kernel": lambda x, a: 1.01 * case.function(x, a), "no gradient": no_gradient,
         "broken": broken, "eager": case.function})
-    rows = {row["contender"]: row for row in benchmark.measure("stream_read", CASES["stream_read"],
-                                                               5, 8, "cpu", COPY, rounds=5)}
+    found = benchmark.measure("stream_read", CASES["stream_read"], 5, 8, "cpu", COPY, rounds=5)
+    rows = {row["contender"]: row for row in found}
     assert "us" not in rows["kernel"]
     assert rows["kernel"]["error"]["forward"] == pytest.approx(0.01, rel=1e-3)
     assert list(rows["no gradient"]["us"]) == ["forward"]
@@ -134,8 +131,8 @@ def test_contenders_take_turns(monkeypatch):
 
 @NO_GPU
 @pytest.mark.parametrize("arguments, message", [
-    ([], "needs? a CUDA device with Triton: PyTorch sees none"),
-    (["--interpret", "--only", "nothing"], "matches no operator, got 'nothing'")])
+    ([], "needs a CUDA device with Triton: PyTorch sees none"),
+    (["--interpret", "--only", "nothing"], "--only must be part of .* got 'nothing'")])
 def test_it_says_what_is_missing(arguments, message, capsys):
     with pytest.raises(SystemExit):
         benchmark.main(arguments)

@@ -22,14 +22,14 @@ def small(residual, **options):
 
 
 def check_row(line, trunk, causal):
-    """What a row says against a network, and what it says of time against reason."""
+    """Check a row's numbers against a network, and that its time is positive."""
     parameters, state, reads_no_future, ratio = re.split(r"\s+", line)[1:5]
     assert int(parameters.replace(",", "")) == sum(p.numel() for p in trunk.parameters())
     assert int(state) == states(trunk, trunk.layers, torch.zeros(1, 1, 16))[0].numel()
     assert reads_no_future == causal and float(ratio) > 0
 
 
-def test_one_row_a_residual_and_one_for_torch(capsys):
+def test_there_is_one_row_per_residual_and_one_for_torch(capsys):
     table.main(SMALL)
     printed = rows(capsys.readouterr().out)
     assert list(printed) == ["residual", *REGISTRY, "(torch's own)"]
@@ -53,16 +53,15 @@ def test_the_variants_are_rows_of_the_same_table_and_those_that_leak_are_labelle
         assert trunk.layers[0].residual.leaks == (options.get("pool") == "sequence")
         causal = "no" if trunk.layers[0].residual.leaks else "yes"
         check_row(printed[name], trunk, causal)
-        assert printed[name][:end].endswith(causal)  # in its column, however long a name is
+        assert printed[name][:end].endswith(causal)  # in its column, even if a name is long
         assert printed[name].endswith(table.SHORTCUTS.get(name, REGISTRY[residual].spectrum))
 
 
 def test_what_is_published_with_a_leak_is_a_variant():
-    published = {c.residual
-                 for c in (*EMHC.values(), EMHC_STREAM) if c.options.get("pool") == "sequence"}
-    assert (published <= {residual
-                          for residual, options in table.VARIANTS.values() if options.get("pool")
-                          == "sequence"})
+    published = {c.residual for c in (*EMHC.values(), EMHC_STREAM)
+                 if c.options.get("pool") == "sequence"}
+    assert published <= {residual for residual, options in table.VARIANTS.values()
+                         if options.get("pool") == "sequence"}
 
 
 @pytest.mark.parametrize("name", [name for name, said in table.SHORTCUTS.items()
@@ -119,7 +118,7 @@ def test_models_take_turns_in_another_order_each_round(monkeypatch):
 
 
 def test_a_machine_that_slows_down_changes_no_ratio(monkeypatch):
-    # a round to warm up, then each slower than the last
+    # a round to warm up, and then rounds at different speeds
     cost, speed, took = {"a": 1.0, "b": 2.0}, [9.0, 1.0, 3.0, 10.0], []
     monkeypatch.setattr(table, "training_step", lambda model, x: model)
     monkeypatch.setattr(table, "_seconds", lambda step: took.append(step)

@@ -17,9 +17,8 @@ def test_on_a_cpu_each_ratio_is_to_the_additive_block(tmp_path):
     steps.main(["--device", "cpu", "--only", "delta,mhc", *TINY, "--out", str(path)])
     kept = json.loads(path.read_text())
     rows = {row["residual"]: row for row in kept["rows"]}
-    assert list(rows) == ["additive", "delta",
-                          "mhc"] and kept["device"] == "cpu" and kept["size"]["width"] == 16
-    assert kept["threads"] == 1
+    assert list(rows) == ["additive", "delta", "mhc"]
+    assert kept["device"] == "cpu" and kept["size"]["width"] == 16 and kept["threads"] == 1
     assert all(row["ratio"] == pytest.approx(row["ms"] / rows["additive"]["ms"], rel=1e-2)
                for row in rows.values())
     assert rows["additive"]["parameters"] < rows["mhc"]["parameters"]
@@ -31,10 +30,10 @@ def test_the_models_of_table_5_are_measured_over_their_gpt(monkeypatch, capsys):
     steps.main(["--device", "cpu", "--table5", "--only", "emhc-hybrid", "--repeats", "1",
                 "--processes", "2"])
     first, second, *printed = [row.split() for row in capsys.readouterr().out.splitlines()]
-    assert first[0] == "1" and second[0] == "2" and [row[0] for row in printed] == ["emhc-gpt",
-                                                                                    "emhc-hybrid"]
-    assert printed[0][-3:] == ["1.000", "±",
-                               "0.000"] and printed[1][-2] == "±" and float(printed[1][-1]) >= 0
+    assert first[0] == "1" and second[0] == "2"
+    assert [row[0] for row in printed] == ["emhc-gpt", "emhc-hybrid"]
+    assert printed[0][-3:] == ["1.000", "±", "0.000"]
+    assert printed[1][-2] == "±" and float(printed[1][-1]) >= 0
 
 
 def test_on_a_device_every_mode_is_measured_beside_the_additive_block_in_the_same_mode(monkeypatch):
@@ -89,16 +88,8 @@ def test_the_backbone_on_a_device_is_as_wide_as_it_says():
     (["--device", "cpu", "--processes", "0"], "--processes must be at least 1, got 0"),
     (["--device", "cpu", "--modes", "kernels"], "kernels need a CUDA device"),
     pytest.param([], "PyTorch sees none",
-                 marks=pytest.mark.skipif(torch.cuda.is_available(), reason="here it measures"))])
+                 marks=pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU measures"))])
 def test_it_says_what_is_missing(arguments, message, capsys):
     with pytest.raises(SystemExit):
         steps.main(arguments)
     assert message in capsys.readouterr().err
-
-
-def test_a_result_is_not_written_over(tmp_path, capsys):
-    path = tmp_path / "steps.json"
-    path.write_text("{}")
-    with pytest.raises(SystemExit):
-        steps.main(["--device", "cpu", *TINY, "--out", str(path)])
-    assert "--force" in capsys.readouterr().err and path.read_text() == "{}"

@@ -1,5 +1,5 @@
-"""Each kernel reads its inputs once and writes its outputs once: counted in the interpreter,
-address by address.
+"""Each kernel reads its inputs once and writes its outputs once, as the interpreter counts address
+by address.
 """
 
 import pytest
@@ -10,12 +10,12 @@ from benchmarks.traffic import traffic
 from geolab import kernels
 from geolab.kernels import launch
 
-# float32 numbers a token, written for the way back
+# float32 numbers per token that the forward pass writes for the backward pass
 KEPT = {"delta_update": 1 + 1, "delta_update, d_v = 4": 4 + 1, "rms_linear": 1}
-PARTS = {"diagonal_update": 8}  # bytes of the sums that programs leave, and of α
+PARTS = {"diagonal_update": 8}  # bytes of the programs' partial sums, and of α
 
 interpreted = pytest.mark.skipif(not launch.INTERPRETED,
-                                 reason="addresses are counted in Triton's interpreter")
+                                 reason="only Triton's interpreter counts addresses")
 
 
 @interpreted

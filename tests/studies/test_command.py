@@ -221,12 +221,10 @@ def three_by_two(tmp_path):
 
     Its value waits until so many arms are under way.
     """
-    process = subprocess.Popen([sys.executable, __file__, "endless", "--jobs", "2", "--out",
-                                "endless.json"], cwd=tmp_path,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               env=os.environ
-                               | {"OMP_NUM_THREADS": "1",
-                                  "PYTHONPATH": str(Path(__file__).parents[2])})
+    command = [sys.executable, __file__, "endless", "--jobs", "2", "--out", "endless.json"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)})
 
     def until(under_way):
         while len(list(tmp_path.rglob("*.pt"))) < under_way:
