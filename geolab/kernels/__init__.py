@@ -1,11 +1,11 @@
-"""Triton twins of the operators: the same name and equation, one pass over the state forward and
-one back.
+"""Triton twins of the operators, with the same names and equations.
 
-An operator checks its arguments, asks `serves` whether device and dtype have a kernel, and hands
-over to its twin.
+A twin reads the state once in the forward pass, and once in the backward pass. An operator checks
+its arguments, asks `serves` whether there is a kernel for this device and dtype, and then calls its
+twin.
 
-On a CPU the same kernels run in Triton's interpreter (of version 3.7), slowly, for tests and for a
-look inside: set the environment variable TRITON_INTERPRET to 1 before geolab is imported, then
+On a CPU the same kernels run in the interpreter of Triton 3.7. It is slow, but useful for tests and
+for a look inside. Set the environment variable TRITON_INTERPRET to 1 before you import geolab, then
 
     with kernels.use("always"):
         stream_read(x, weights)
@@ -24,20 +24,20 @@ from geolab.checks import require_option
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MODES = ("auto", "always", "never")
-# a thread holds n² numbers in registers; with more streams, operators do without kernels
+# A thread holds n² numbers in registers. With more streams than this, operators use no kernels.
 MOST_STREAMS = 8
-MOST_OUTPUTS = 128  # of `rms_linear`; for more, a product of its own is the better choice
+# The outputs of `rms_linear`. With more of them, a separate matrix product is the better choice.
+MOST_OUTPUTS = 128
 
 _mode = "auto"
 
 
 @contextmanager
 def use(mode: str) -> Iterator[None]:
-    """Inside, operators take their kernels "always", "never", or, as outside, on CUDA devices
-    ("auto").
+    """A context in which operators use kernels "always", "never", or on CUDA devices ("auto").
 
-    Second derivatives need "never": kernels have none. "always" on CPU tensors needs Triton's
-    interpreter.
+    Outside any context the mode is "auto". Kernels have no second derivatives: use "never" for
+    them. For CPU tensors, "always" needs Triton's interpreter.
     Raises: ValueError for another mode; RuntimeError for "always" where nothing can run a kernel.
     """
     global _mode
@@ -53,9 +53,10 @@ def use(mode: str) -> Iterator[None]:
 
 
 def serves(x: Tensor, streams: int = 1) -> bool:
-    """Whether an operator on the state x, with so many streams, takes its kernel.
+    """Whether an operator uses its kernel for the state x with this number of streams.
 
-    It does for float32, bfloat16 and float16 on a CUDA device where Triton is installed.
+    In the mode "auto" it does for float32, bfloat16 and float16 on a CUDA device, if Triton is
+    installed.
     """
     if _mode == "never" or x.dtype not in DTYPES or streams > MOST_STREAMS:
         return False
@@ -63,11 +64,9 @@ def serves(x: Tensor, streams: int = 1) -> bool:
 
 
 def _twins() -> dict[str, Callable]:
-    """The kernels by operator, if there is a Triton of at least version 3.4 and something to run it
-    on.
-    """
-    if find_spec("triton") is None or not (torch.cuda.is_available()
-                                           or os.environ.get("TRITON_INTERPRET") == "1"):
+    """The kernels by operator, or nothing without Triton 3.4 or later and a device to run it."""
+    runs = torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1"
+    if find_spec("triton") is None or not runs:
         return {}
     if tuple(map(int, import_module("triton").__version__.split(".")[:2])) < (3, 4):
         return {}

@@ -1,102 +1,84 @@
-"""P = diag(f) K diag(g) and its gradient by the logits: a matrix stays in registers from its logits
-to P, and back.
+"""P = diag(f) K diag(g), the Sinkhorn iteration in its dual form, and its gradient.
 
-Legend: N matrices, n rows and columns; all numbers are float32. A program takes MATRICES of them, a
-matrix as n rows, each a tile (MATRICES, POWER), POWER the power of two from n on. f is n columns
-(MATRICES, 1), g a tile like a row.
+A matrix stays in registers from its logits to P, and on the way back.
+
+Legend: N matrices of n rows and columns; all numbers are float32. A program takes MATRICES
+matrices, each as n rows. A row is a tile (MATRICES, POWER), where POWER is the smallest power of
+two that is at least n. f is n columns (MATRICES, 1), and g is a tile like a row.
 
 At n = 4 a thread owns a matrix: a row is one load of 16 bytes, and sums along rows and down columns
 stay inside the thread.
 """
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.library import custom_op
 
-from geolab.kernels.launch import INTERPRETED, buffer, on, require, rows
+from geolab.kernels.launch import INTERPRETED, buffer, differentiate, op, require, rows
 
-# n² (iterations - 1) up to which the backward is unrolled, with its history in registers: 24 steps
-# at n = 4 take 247 of a thread's 255, and a compiler's ten seconds
+# The backward pass is unrolled, with its history in registers, up to this value of
+# n² (iterations - 1): 24 steps at n = 4 take 247 of a thread's 255 registers, and the compiler
+# takes ten seconds.
 UNROLLED = 384
 
 
 def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row") -> Tensor:
     """The doubly stochastic P, as `operators.sinkhorn` in its dual form, for n up to 8.
 
-    It moves 2n² numbers per matrix, and 3n² on the way back. The backward recomputes the history of
-    f in registers, up to 25 iterations at n = 4 and 7 at n = 8. For more iterations it also writes
-    and reads n floats per iteration and matrix.
+    The forward pass moves 2n² numbers per matrix, and the backward pass 3n². The backward pass
+    recomputes the history of f in registers, for up to 25 iterations at n = 4 and 7 at n = 8. For
+    more iterations it also writes and reads n floats per iteration and matrix.
+    Raises: TypeError for a dtype that kernels don't read.
     """
     require("logits", logits=logits)
-    return _sinkhorn(rows(logits.float(), 2), iterations - 1,
-                     order == "row-column").view(logits.shape)
-
-
-@custom_op("geolab::sinkhorn", mutates_args=())
-def _sinkhorn(x: Tensor, steps: int, flip: bool) -> Tensor:
-    N, n, _ = x.shape
-    p = buffer(N, n, n, like=x)
-    matrices, power = _tile(n)
-    if p.numel():
-        with on(x):
-            _scale[(triton.cdiv(N, matrices),)](x, p, N, steps, flip, n, matrices, power,
-                                                num_warps=1)
-    return p
-
-
-@custom_op("geolab::sinkhorn_backward", mutates_args=())
-def _sinkhorn_backward(grad: Tensor, x: Tensor, steps: int, flip: bool) -> Tensor:
-    N, n, _ = x.shape
-    grad_x = buffer(N, n, n, like=x)
-    matrices, power = _tile(n)
-    programs = triton.cdiv(N, matrices)
-    if grad_x.numel():
-        with on(x):
-            if n**2 * steps <= UNROLLED:
-                _scale_backward[(programs,)](grad, x, grad_x, N, steps, flip, n, matrices, power,
-                                             num_warps=1)
-            else:
-                history = buffer(programs, steps, n, matrices, like=x)
-                _scale_backward_long[(programs,)](grad, x, grad_x, history, N, steps, flip, n,
-                                                  matrices, power, num_warps=1)
-    return grad_x
+    x = rows(logits.float(), 2)
+    return _sinkhorn(x, iterations - 1, order == "row-column").view(logits.shape)
 
 
 def _tile(n: int) -> tuple[int, int]:
-    """Matrices per program, and the power of two from n on. One warp, for programs enough at 8192
-    matrices.
+    """Matrices per program, and the smallest power of two that is at least n.
 
-    A lane reads as much of a row as one load takes: 4 numbers at n = 4 and 8, one at odd n. The
-    row's other lanes have its rest.
+    A program is one warp, so that 8192 matrices make enough programs. A lane reads as much of a row
+    as one load takes: 4 numbers at n = 4 and 8, one number at odd n. Other lanes read the rest of
+    the row.
     """
     power = triton.next_power_of_2(n)
     return (1024 if INTERPRETED else 32 * min(n & -n, 4) // power), power
 
 
-@_sinkhorn.register_fake
-def _(x, steps, flip):
-    return torch.empty_like(x)
+def _launch(x: Tensor, steps: int, flip: bool, p: Tensor) -> None:
+    N, n, _ = x.shape
+    matrices, power = _tile(n)
+    _scale[(triton.cdiv(N, matrices),)](x, p, N, steps, flip, n, matrices, power, num_warps=1)
 
 
-@_sinkhorn_backward.register_fake
-def _(grad, x, steps, flip):
-    return torch.empty_like(x)
+def _launch_backward(grad: Tensor, x: Tensor, steps: int, flip: bool, grad_x: Tensor) -> None:
+    N, n, _ = x.shape
+    matrices, power = _tile(n)
+    programs = triton.cdiv(N, matrices)
+    if n**2 * steps <= UNROLLED:
+        _scale_backward[(programs,)](grad, x, grad_x, N, steps, flip, n, matrices, power,
+                                     num_warps=1)
+    else:
+        history = buffer(programs, steps, n, matrices, like=x)
+        _scale_backward_long[(programs,)](grad, x, grad_x, history, N, steps, flip, n, matrices,
+                                          power, num_warps=1)
 
 
-def _keep(ctx, inputs, output):
-    x, ctx.steps, ctx.flip = inputs
-    ctx.save_for_backward(x)
+@op("geolab::sinkhorn", _launch)
+def _sinkhorn(x: Tensor, steps: int, flip: bool) -> Tensor:
+    return buffer(*x.shape, like=x)
 
 
-def _vjp(ctx, grad):
-    return _sinkhorn_backward(grad.contiguous(), *ctx.saved_tensors, ctx.steps,
-                              ctx.flip), None, None
+@op("geolab::sinkhorn_backward", _launch_backward)
+def _sinkhorn_backward(grad: Tensor, x: Tensor, steps: int, flip: bool) -> Tensor:
+    return buffer(*x.shape, like=x)
 
 
-_sinkhorn.register_autograd(_vjp, setup_context=_keep)
+differentiate(_sinkhorn, _sinkhorn_backward)
 
+
+# ---------------------------------------------------------------- in Triton
 
 @triton.jit(do_not_specialize=["N", "steps"])
 def _scale(X, P, N, steps, FLIP: tl.constexpr, n: tl.constexpr, MATRICES: tl.constexpr,
@@ -144,7 +126,7 @@ def _scale_backward_long(GP, X, GX, F, N, steps, FLIP: tl.constexpr, n: tl.const
             tl.store(F + (t * n + i) * MATRICES, f[i])
         g = _by_columns(k, f, n, POWER)
         f = _by_rows(k, g, n)
-    tl.debug_barrier()  # a lane may read what its neighbour wrote
+    tl.debug_barrier()  # a lane may read what another lane wrote
     grad_k, grad_f, grad_g = _last_back(k, f, g, _load(GP, matrix, N, FLIP, n, POWER), n)
     for t in range(steps):
         before = ()
@@ -157,9 +139,9 @@ def _scale_backward_long(GP, X, GX, F, N, steps, FLIP: tl.constexpr, n: tl.const
 
 @triton.jit
 def _first(x, n: tl.constexpr, POWER: tl.constexpr):
-    """Columns, then rows of exp(x) normalised, in logarithms:
+    """exp(x) with its columns normalised, then its rows, in logarithms.
 
-    K, and the sums of the rows between the two.
+    Returns K, and the sums of the rows before they are normalised.
     """
     top, total = x[0], tl.zeros_like(x[0])
     for i in tl.static_range(1, n):
@@ -178,6 +160,7 @@ def _first(x, n: tl.constexpr, POWER: tl.constexpr):
 
 @triton.jit
 def _first_back(k, sums, grad_k, n: tl.constexpr):
+    """The gradient with respect to x, from the gradient with respect to K."""
     grad, down = (), tl.zeros_like(k[0])
     for i in tl.static_range(n):
         grad = grad + (k[i] * (grad_k[i] - tl.sum(k[i] * grad_k[i], axis=1, keep_dims=True)),)
@@ -208,7 +191,7 @@ def _by_rows(k, g, n: tl.constexpr):
 
 @triton.jit
 def _last_back(k, f, g, grad_p, n: tl.constexpr):
-    """The gradients by K, f and g of P = diag(f) K diag(g)."""
+    """The gradients of P = diag(f) K diag(g) with respect to K, f and g."""
     grad_k, grad_f, grad_g = (), (), tl.zeros_like(g)
     for i in tl.static_range(n):
         grad_k = grad_k + (grad_p[i] * f[i] * g,)
@@ -219,8 +202,10 @@ def _last_back(k, f, g, grad_p, n: tl.constexpr):
 
 @triton.jit
 def _step_back(k, before, f, grad_k, grad_f, grad_g, n: tl.constexpr, POWER: tl.constexpr):
-    """Back through g = 1 / Kᵀ before, then f = 1 / K g: the gradient by K with theirs added, and
-    the one by `before`.
+    """Go back through f = 1 / K g and then through g = 1 / Kᵀ before.
+
+    Returns the gradient with respect to K, with the share of this step added, and the gradient with
+    respect to `before`.
     """
     g = _by_columns(k, before, n, POWER)
     by_rows, added, grad_before = (), (), ()
@@ -236,6 +221,7 @@ def _step_back(k, before, f, grad_k, grad_f, grad_g, n: tl.constexpr, POWER: tl.
 
 @triton.jit
 def _ones(k, n: tl.constexpr):
+    """The first f: n columns of ones."""
     f = ()
     for _ in tl.static_range(n):
         f = f + (tl.full([k[0].shape[0], 1], 1.0, tl.float32),)
@@ -244,7 +230,7 @@ def _ones(k, n: tl.constexpr):
 
 @triton.jit
 def _load(X, matrix, N, FLIP: tl.constexpr, n: tl.constexpr, POWER: tl.constexpr):
-    """The rows of matrices or, flipped, their columns."""
+    """The rows of matrices, or their columns with FLIP."""
     column = tl.arange(0, POWER)[None, :]
     x = ()
     for i in tl.static_range(n):
@@ -257,6 +243,7 @@ def _load(X, matrix, N, FLIP: tl.constexpr, n: tl.constexpr, POWER: tl.constexpr
 
 @triton.jit
 def _store(X, x, matrix, N, FLIP: tl.constexpr, n: tl.constexpr, POWER: tl.constexpr):
+    """Write matrices in the layout in which `_load` reads them."""
     column = tl.arange(0, POWER)[None, :]
     if FLIP:
         x = _transposed(x, n, POWER)
@@ -266,10 +253,9 @@ def _store(X, x, matrix, N, FLIP: tl.constexpr, n: tl.constexpr, POWER: tl.const
 
 @triton.jit
 def _transposed(x, n: tl.constexpr, POWER: tl.constexpr):
-    """Rows -> columns.
+    """Turn the rows into columns.
 
-    Which lane and register hold an entry is known to the compiler: at n = 4 this costs no
-    selection.
+    The compiler knows which lane and register hold an entry, so at n = 4 this costs no selection.
     """
     column = tl.arange(0, POWER)[None, :]
     columns = ()

@@ -1,61 +1,66 @@
-"""Q = (I + M)⁻¹ (I − M) of a plane, and of a full skew 4 × 4 matrix: one matrix per thread, all of
-it in registers.
+"""Q = (I + M)⁻¹ (I − M) for M of rank 2, and for a full skew 4 × 4 matrix.
 
-A plane is spanned by e₁ = u/r and e₂, what is left of v across u, over its length h. With σ and κ
-the sine and cosine of half the angle, tan(θ/2) = s = β/2 r h,
+A thread makes one matrix, in registers.
+
+For rank 2, u and v span a plane. It has the orthonormal basis e₁ = u/r and e₂, the direction of the
+part of v across u. That part has length h. Let σ and κ be the sine and cosine of half the angle,
+with tan(θ/2) = s = β/2 r h. Then
 
     Q = I − 2σκ (e₁e₂ᵀ − e₂e₁ᵀ) − 2σ² (e₁e₁ᵀ + e₂e₂ᵀ).
 
-e₁, e₂ and (κ, σ) are normalised, each on its own, so Q is orthogonal to rounding whatever the size
-of u, v and β; h doesn't cancel as √(‖u‖²‖v‖² − (u·v)²) does. By G = ∂L/∂Q, with c = e₁·v, ρ = βκ/2,
-and P the projection across the plane,
+e₁, e₂ and (κ, σ) are normalised separately, so Q is orthogonal to rounding for u, v and β of any
+size. h doesn't cancel, unlike √(‖u‖²‖v‖² − (u·v)²). With G = ∂L/∂Q, c = e₁·v, ρ = βκ/2 and the
+projection P across the plane,
 
     τ = ∂L/∂θ = −⟨G, cos θ (e₁e₂ᵀ − e₂e₁ᵀ) + sin θ (e₁e₁ᵀ + e₂e₂ᵀ)⟩,
     a = P (κ (G − Gᵀ) e₁ − σ (G + Gᵀ) e₂) + κτ e₂,
     b = P (κ (Gᵀ − G) e₂ − σ (G + Gᵀ) e₁) + κτ e₁,
-    ∂v = 2ρr a,    ∂u = 2ρ (h b − c a),    ∂β = τκ² r h,
+    ∂v = 2ρr a,    ∂u = 2ρ (h b − c a),    ∂β = τκ² r h.
 
-which divides by no length, and so holds where u or v vanish, or are parallel.
+No length is a divisor here, so this also holds where u or v vanishes and where they are parallel.
 
-Legend: N matrices, n their size; a vector is a tuple of n numbers, a matrix one of n², row after
-row.
+Legend: N matrices of size n. A vector is a tuple of n numbers, and a matrix is a tuple of n²
+numbers, row after row.
 """
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.library import custom_op
 
 from geolab.checks import require_pairs
-from geolab.kernels.launch import INTERPRETED, buffer, on, require, rows
+from geolab.kernels.launch import INTERPRETED, buffer, differentiate, op, require, rows
 from geolab.kernels.registers import dot, load_row, plus, scaled, store_row, times, unit
 
-# per program: on a device one per lane of its only warp, so that 8192 matrices fill it
+# Matrices per program. On a device, each lane of a program's only warp has one, so that 8192
+# matrices fill the device.
 MATRICES = 2048 if INTERPRETED else 32
 
 
 def cayley_rank2(u: Tensor, v: Tensor, beta: Tensor | float) -> Tensor:
-    """Q of β/2 (u vᵀ − v uᵀ), as `operators.cayley_rank2`, for n up to 8.
+    """Q for M = β/2 (u vᵀ − v uᵀ), as `operators.cayley_rank2`, for n up to 8.
 
-    It moves n² + 2n + 1 numbers per matrix, and n² + 4n + 2 on the way back.
+    The forward pass moves n² + 2n + 1 numbers per matrix, and the backward pass n² + 4n + 2.
+    Raises: ValueError where `plane_of` does; TypeError for a dtype that kernels don't read.
     """
     u, v, beta = plane_of(u, v, beta)
     require("u", u=u, v=v, beta=beta)
-    return _cayley_rank2(rows(u.float(), 1), rows(v.float(), 1), rows(beta, 0)).view(*u.shape,
-                                                                                     u.shape[-1])
+    q = _cayley_rank2(rows(u.float(), 1), rows(v.float(), 1), rows(beta, 0))
+    return q.view(*u.shape, u.shape[-1])
 
 
 def cayley_skew4(w: Tensor) -> Tensor:
-    """Q of a skew 4 × 4 matrix, as `operators.cayley_skew4`: 32 numbers moved per matrix, and 48 on
-    the way back.
+    """Q of a skew 4 × 4 matrix, as `operators.cayley_skew4`.
+
+    The forward pass moves 32 numbers per matrix, and the backward pass 48.
+    Raises: TypeError for a dtype that kernels don't read.
     """
     require("w", w=w)
     return _cayley_skew4(rows(w.float(), 2)).view(w.shape)
 
 
 def plane_of(u: Tensor, v: Tensor, beta: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
-    """u, v and β, one per pair.
+    """u, v and β, with one β per pair.
 
     Raises: ValueError when u and v differ in shape, or beta is not one number per pair.
     """
@@ -64,78 +69,50 @@ def plane_of(u: Tensor, v: Tensor, beta: Tensor | float) -> tuple[Tensor, Tensor
     return u, v, beta.expand(u.shape[:-1])
 
 
-@custom_op("geolab::cayley_rank2", mutates_args=())
+def _launch_rank2(u: Tensor, v: Tensor, beta: Tensor, q: Tensor) -> None:
+    N, n = u.shape
+    _rank2[(triton.cdiv(N, MATRICES),)](u, v, beta, q, N, n, MATRICES, num_warps=1)
+
+
+def _launch_rank2_backward(grad: Tensor, u: Tensor, v: Tensor, beta: Tensor,
+                           *grads: Tensor) -> None:
+    N, n = u.shape
+    _rank2_backward[(triton.cdiv(N, MATRICES),)](grad, u, v, beta, *grads, N, n, MATRICES,
+                                                 num_warps=1)
+
+
+def _launch_skew4(w: Tensor, q: Tensor) -> None:
+    _skew4[(triton.cdiv(len(w), MATRICES),)](w, q, len(w), MATRICES, num_warps=1)
+
+
+def _launch_skew4_backward(grad: Tensor, w: Tensor, grad_w: Tensor) -> None:
+    _skew4_backward[(triton.cdiv(len(w), MATRICES),)](grad, w, grad_w, len(w), MATRICES,
+                                                      num_warps=1)
+
+
+@op("geolab::cayley_rank2", _launch_rank2)
 def _cayley_rank2(u: Tensor, v: Tensor, beta: Tensor) -> Tensor:
-    N, n = u.shape
-    q = buffer(N, n, n, like=u)
-    if N:
-        with on(u):
-            _rank2[(triton.cdiv(N, MATRICES),)](u, v, beta, q, N, n, MATRICES, num_warps=1)
-    return q
+    return buffer(*u.shape, u.shape[-1], like=u)
 
 
-@custom_op("geolab::cayley_rank2_backward", mutates_args=())
-def _cayley_rank2_backward(grad: Tensor, u: Tensor, v: Tensor, beta: Tensor) -> tuple[Tensor,
-                                                                                      Tensor,
-                                                                                      Tensor]:
-    N, n = u.shape
-    grad_u, grad_v, grad_beta = buffer(N, n, like=u), buffer(N, n, like=u), buffer(N, like=u)
-    if N:
-        with on(u):
-            _rank2_backward[(triton.cdiv(N, MATRICES),)](grad, u, v, beta, grad_u, grad_v,
-                                                         grad_beta, N, n, MATRICES, num_warps=1)
-    return grad_u, grad_v, grad_beta
+@op("geolab::cayley_rank2_backward", _launch_rank2_backward)
+def _cayley_rank2_backward(grad: Tensor, u: Tensor, v: Tensor,
+                           beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return buffer(*u.shape, like=u), buffer(*v.shape, like=u), buffer(*beta.shape, like=u)
 
 
-@custom_op("geolab::cayley_skew4", mutates_args=())
+@op("geolab::cayley_skew4", _launch_skew4)
 def _cayley_skew4(w: Tensor) -> Tensor:
-    q = buffer(*w.shape, like=w)
-    if len(w):
-        with on(w):
-            _skew4[(triton.cdiv(len(w), MATRICES),)](w, q, len(w), MATRICES, num_warps=1)
-    return q
+    return buffer(*w.shape, like=w)
 
 
-@custom_op("geolab::cayley_skew4_backward", mutates_args=())
+@op("geolab::cayley_skew4_backward", _launch_skew4_backward)
 def _cayley_skew4_backward(grad: Tensor, w: Tensor) -> Tensor:
-    grad_w = buffer(*w.shape, like=w)
-    if len(w):
-        with on(w):
-            _skew4_backward[(triton.cdiv(len(w), MATRICES),)](grad, w, grad_w, len(w), MATRICES,
-                                                              num_warps=1)
-    return grad_w
+    return buffer(*w.shape, like=w)
 
 
-@_cayley_rank2.register_fake
-def _(u, v, beta):
-    return u.new_empty(*u.shape, u.shape[-1])
-
-
-@_cayley_rank2_backward.register_fake
-def _(grad, u, v, beta):
-    return torch.empty_like(u), torch.empty_like(v), torch.empty_like(beta)
-
-
-@_cayley_skew4.register_fake
-def _(w):
-    return torch.empty_like(w)
-
-
-@_cayley_skew4_backward.register_fake
-def _(grad, w):
-    return torch.empty_like(w)
-
-
-def _keep(ctx, inputs, output):
-    ctx.save_for_backward(*inputs)
-
-
-_cayley_rank2.register_autograd(lambda ctx, grad: _cayley_rank2_backward(grad.contiguous(),
-                                                                         *ctx.saved_tensors),
-                                setup_context=_keep)
-_cayley_skew4.register_autograd(lambda ctx, grad: _cayley_skew4_backward(grad.contiguous(),
-                                                                         *ctx.saved_tensors),
-                                setup_context=_keep)
+differentiate(_cayley_rank2, _cayley_rank2_backward)
+differentiate(_cayley_skew4, _cayley_skew4_backward)
 
 
 # ---------------------------------------------------------------- the plane of u and v
@@ -147,7 +124,8 @@ def spanned(u, v):
     along = dot(e1, v)
     across = plus(v, e1, -along)
     rest = dot(e1, across)
-    # twice is enough, unless what was across is rounding: then u and v are parallel
+    # Two projections are enough, unless the part across is only rounding: then u and v are
+    # parallel.
     again = plus(across, e1, -rest)
     e2, h = unit(scaled(again, tl.where(dot(again, again) > 0.25 * dot(across, across), 1.0, 0.0)))
     return e1, plus(e2, e1, -dot(e1, e2)), r, h, along + rest
@@ -155,7 +133,7 @@ def spanned(u, v):
 
 @triton.jit
 def half_angle(s):
-    """Cosine and sine of atan s. No square overflows."""
+    """The cosine and sine of atan s. No square overflows."""
     larger = tl.maximum(tl.abs(s), 1.0)
     pair, _ = unit((tl.div_rn(1.0, larger), tl.div_rn(s, larger)))
     return pair
@@ -163,14 +141,14 @@ def half_angle(s):
 
 @triton.jit
 def turned(e1, e2, cosine, sine):
-    """f and g, in Q = I − e₁ fᵀ − e₂ gᵀ."""
-    return scaled(plus(scaled(e2, cosine), e1, sine), 2 * sine), scaled(plus(scaled(e2, sine), e1,
-                                                                             -cosine), 2 * sine)
+    """The vectors f and g in Q = I − e₁ fᵀ − e₂ gᵀ."""
+    f, g = plus(scaled(e2, cosine), e1, sine), plus(scaled(e2, sine), e1, -cosine)
+    return scaled(f, 2 * sine), scaled(g, 2 * sine)
 
 
 @triton.jit
 def plane_vjp(S, e1, e2, r, h, c, beta, cosine, sine, n: tl.constexpr):
-    """∂u, ∂v and ∂β, by S = ∂L/∂Q."""
+    """∂u, ∂v and ∂β, from S = ∂L/∂Q."""
     s1, t1, s2, t2 = times(S, e1, n), times(S, e1, n, True), times(S, e2, n), times(S, e2, n, True)
     p = plus(scaled(plus(s1, t1, -1.0), cosine), plus(s2, t2, 1.0), -sine)
     q = plus(scaled(plus(t2, s2, -1.0), cosine), plus(s1, t1, 1.0), -sine)
@@ -179,8 +157,8 @@ def plane_vjp(S, e1, e2, r, h, c, beta, cosine, sine, n: tl.constexpr):
     a = plus(plus(p, e1, -dot(e1, p)), e2, cosine * slope - dot(e2, p))
     b = plus(plus(q, e2, -dot(e2, q)), e1, cosine * slope - dot(e1, q))
     rho = beta * cosine
-    return scaled(plus(scaled(b, h), a, -c), rho), scaled(a,
-                                                          rho * r), slope * cosine * cosine * r * h
+    grad_u = scaled(plus(scaled(b, h), a, -c), rho)
+    return grad_u, scaled(a, rho * r), slope * cosine * cosine * r * h
 
 
 @triton.jit(do_not_specialize=["N"])
@@ -216,8 +194,8 @@ def _rank2_backward(GQ, U, V, BETA, GU, GV, GBETA, N, n: tl.constexpr, MATRICES:
 
 @triton.jit
 def quaternions(w):
-    """The quaternions l and r of Q = L R, normalised, then 1/‖·‖ of each, and the numbers −2a and
-    −2b that they are made of.
+    """The two unit quaternions of Q = L R, the factors that normalised them, and the vectors x and
+    y that they are made of: (1 − Pfaffian, x) and (1 + Pfaffian, y).
     """
     w01, w02, w03 = (w[1] - w[4]) / 2, (w[2] - w[8]) / 2, (w[3] - w[12]) / 2
     w12, w13, w23 = (w[6] - w[9]) / 2, (w[7] - w[13]) / 2, (w[11] - w[14]) / 2
@@ -231,6 +209,7 @@ def quaternions(w):
 
 @triton.jit
 def left_matrix(l):
+    """The matrix L of the quaternion l."""
     return (l[0], -l[1], -l[3], -l[2],
             l[1], l[0], -l[2], l[3],
             l[3], l[2], l[0], -l[1],
@@ -239,6 +218,7 @@ def left_matrix(l):
 
 @triton.jit
 def right_matrix(r):
+    """The matrix R of the quaternion r."""
     return (r[0], -r[3], -r[1], -r[2],
             r[3], r[0], r[2], -r[1],
             r[1], -r[2], r[0], r[3],
@@ -253,8 +233,8 @@ def _skew4(W, Q, N, MATRICES: tl.constexpr):
     L, R, q = left_matrix(left), right_matrix(right), ()
     for i in tl.static_range(4):
         for j in tl.static_range(4):
-            q += (L[4 * i] * R[j] + L[4 * i + 1] * R[4 + j] + L[4 * i + 2] * R[8 + j] + L[4 * i + 3]
-                  * R[12 + j],)
+            q += (L[4 * i] * R[j] + L[4 * i + 1] * R[4 + j]
+                  + L[4 * i + 2] * R[8 + j] + L[4 * i + 3] * R[12 + j],)
     store_row(Q, row, inside, q)
 
 
@@ -264,22 +244,22 @@ def _skew4_backward(GQ, W, GW, N, MATRICES: tl.constexpr):
     inside = row < N
     left, right, over_left, over_right, x, y = quaternions(load_row(W, row, inside, 16))
     L, R, S = left_matrix(left), right_matrix(right), load_row(GQ, row, inside, 16)
-    SR, LS = (), ()  # S Rᵀ and Lᵀ S, the gradients by L and R
+    SR, LS = (), ()  # S Rᵀ and Lᵀ S, the gradients with respect to L and R
     for i in tl.static_range(4):
         for j in tl.static_range(4):
-            SR += (S[4 * i] * R[4 * j] + S[4 * i + 1] * R[4 * j + 1] + S[4 * i + 2] * R[4 * j + 2]
-                   + S[4 * i + 3] * R[4 * j + 3],)
+            SR += (S[4 * i] * R[4 * j] + S[4 * i + 1] * R[4 * j + 1]
+                   + S[4 * i + 2] * R[4 * j + 2] + S[4 * i + 3] * R[4 * j + 3],)
             LS += (L[i] * S[j] + L[4 + i] * S[4 + j] + L[8 + i] * S[8 + j] + L[12 + i] * S[12 + j],)
-    p = (SR[0] + SR[5] + SR[10] + SR[15], SR[4] - SR[1] + SR[14] - SR[11], SR[9] - SR[6] + SR[12]
-         - SR[3], SR[8] - SR[2] + SR[7] - SR[13])
-    q = (LS[0] + LS[5] + LS[10] + LS[15], LS[8] - LS[2] + LS[13] - LS[7], LS[6] - LS[9] + LS[12]
-         - LS[3], LS[4] - LS[1] + LS[11] - LS[14])
-    p, q = scaled(plus(p, left, -dot(left, p)), over_left), scaled(plus(q, right, -dot(right, q)),
-                                                                   over_right)
-    pull = (q[0] - p[0]) / 2  # by the Pfaffian, which is (‖x‖² − ‖y‖²)/4
+    p = (SR[0] + SR[5] + SR[10] + SR[15], SR[4] - SR[1] + SR[14] - SR[11],
+         SR[9] - SR[6] + SR[12] - SR[3], SR[8] - SR[2] + SR[7] - SR[13])
+    q = (LS[0] + LS[5] + LS[10] + LS[15], LS[8] - LS[2] + LS[13] - LS[7],
+         LS[6] - LS[9] + LS[12] - LS[3], LS[4] - LS[1] + LS[11] - LS[14])
+    p = scaled(plus(p, left, -dot(left, p)), over_left)
+    q = scaled(plus(q, right, -dot(right, q)), over_right)
+    pull = (q[0] - p[0]) / 2  # with respect to the Pfaffian, (‖x‖² − ‖y‖²)/4
     p, q = plus((p[1], p[2], p[3]), x, pull), plus((q[1], q[2], q[3]), y, -pull)
     g01, g02, g03 = (p[0] + q[2]) / 2, (p[2] + q[0]) / 2, (p[1] + q[1]) / 2
     g12, g13, g23 = (p[1] - q[1]) / 2, (q[0] - p[2]) / 2, (p[0] - q[2]) / 2
     zero = tl.zeros_like(g01)
-    store_row(GW, row, inside, (zero, g01, g02, g03, -g01, zero, g12, g13, -g02, -g12, zero, g23,
-                                -g03, -g13, -g23, zero))
+    store_row(GW, row, inside, (zero, g01, g02, g03, -g01, zero, g12, g13,
+                                -g02, -g12, zero, g23, -g03, -g13, -g23, zero))

@@ -1,40 +1,52 @@
-"""(γ Q + (1 − γ) H) X and its gradients, with the matrix made in registers: memory holds u, v, β, k
-and γ of a token instead.
+"""(γ Q + (1 − γ) H) X and its gradients.
+
+The matrix is made in registers. Memory holds only u, v, β, k and γ of a token.
 
 With Q = I − e₁ fᵀ − e₂ gᵀ (`kernels.cayley`) and H = I − 2 k kᵀ, the matrix is
 
     G = I − e₁ (γf)ᵀ − e₂ (γg)ᵀ − 2(1 − γ) k kᵀ.
 
-Back, one pass over ∂Y and X writes ∂X = Gᵀ∂Y and leaves S = ∂Y Xᵀ in registers. Then ∂k = −2(1 −
-γ)(S + Sᵀ)k, ∂γ = ⟨S, Q − H⟩, and ∂u, ∂v and ∂β are those of Q by γS. All are linear in S: what
-tokens share gets the sum of theirs.
+The backward pass reads ∂Y and X once, writes ∂X = Gᵀ∂Y, and keeps S = ∂Y Xᵀ in registers. Then
+∂k = −2(1 − γ)(S + Sᵀ)k and ∂γ = ⟨S, Q − H⟩. The gradients ∂u, ∂v and ∂β are those of Q for γS. All
+of them are linear in S, so coefficients that tokens share get the sum over these tokens.
 
-Legend: N tokens, n streams, d features per stream; coefficients belong to `span` tokens in a row:
-1, or a whole sequence.
+Legend: N tokens, n streams, d features per stream. Coefficients belong to `span` consecutive
+tokens: 1, or a whole sequence.
 """
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.library import custom_op
 
 from geolab.checks import require_width
 from geolab.kernels.cayley import half_angle, plane_of, plane_vjp, spanned, turned
-from geolab.kernels.launch import INTERPRETED, buffer, groups, on, require, rows, summed
+from geolab.kernels.launch import (
+    INTERPRETED,
+    buffer,
+    differentiate,
+    groups,
+    op,
+    require,
+    rows,
+    summed,
+)
 from geolab.kernels.registers import dot, plus, scaled, times
 
-# features of a token that one program takes forward: few, for programs enough; backward it takes
-# all, and sums over them
+# Features of a token that one program of the forward pass takes: few, so that there are enough
+# programs. In the backward pass a program takes all features, and sums over them.
 CHUNK = 1024
 
 
-def gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor | float, direction: Tensor
-              | None = None, gate: Tensor | float | None = None) -> Tensor:
+def gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor | float,
+              direction: Tensor | None = None, gate: Tensor | float | None = None) -> Tensor:
     """(γ Q + (1 − γ) H) X, as `operators.gated_mix`, for n up to 8.
 
-    It moves 2n d numbers of the state per token, and 3n d on the way back. Q alone is k = 0 and γ =
-    1: n + 1 float32 numbers per token that it could do without.
+    The forward pass moves 2n d numbers of the state per token, and the backward pass 3n d. Without
+    direction and gate, k = 0 and γ = 1: these are n + 1 float32 numbers per token that Q alone
+    doesn't need.
+    Raises: ValueError where `plane_of` does, for u or direction of another width than n, or for a
+        mix of devices; TypeError for a dtype that kernels don't read.
     """
     n = x.shape[-2]
     u, v, beta = plane_of(u, v, beta)
@@ -49,77 +61,63 @@ def gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor | float, direction: 
     return _gated_mix(rows(x, 2), u, v, beta, k, gate, span).view(x.shape)
 
 
-@custom_op("geolab::gated_mix", mutates_args=())
-def _gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor, gate: Tensor,
-               span: int) -> Tensor:
-    N, n, d = x.shape
-    y = buffer(N, n, d, like=x)
-    tokens, features = _tile(x)
-    if x.numel():
-        with on(x):
-            _mix[(triton.cdiv(N, tokens), triton.cdiv(d, CHUNK))](x, u, v, beta, k, gate, y, N, d,
-                                                                  span, n, tokens, features, CHUNK,
-                                                                  num_warps=1)
-    return y
-
-
-@custom_op("geolab::gated_mix_backward", mutates_args=())
-def _gated_mix_backward(
-        grad: Tensor, x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor, gate: Tensor,
-        span: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    N, n, d = x.shape
-    grads = (buffer(N, n, d, like=x), buffer(N, n, like=u), buffer(N, n, like=u), buffer(N, like=u),
-             buffer(N, n, like=u), buffer(N, like=u))
-    tokens, features = _tile(x)
-    if N:
-        with on(x):
-            _mix_backward[(triton.cdiv(N, tokens),)](grad, x, u, v, beta, k, gate, *grads, N, d,
-                                                     span, n, tokens, features, num_warps=1)
-    return grads
-
-
 def _tile(x: Tensor) -> tuple[int, int]:
-    """Tokens and features that a program holds at a time: of each stream 16 bytes per thread, in
-    one warp.
+    """Tokens and features that a program holds at a time: 16 bytes of each stream per thread.
 
-    So a thread makes the matrix of its token once for many features, and sums over features need no
-    shared memory.
+    A program is one warp. So a thread makes the matrix of its token once for many features, and
+    sums over features need no shared memory.
     """
     widest = 512 // x.element_size()
     features = min(max(triton.next_power_of_2(x.shape[-1]), 16), widest)
     return (16384 if INTERPRETED else widest) // features, features
 
 
-@_gated_mix.register_fake
-def _(x, u, v, beta, k, gate, span):
-    return torch.empty_like(x)
+def _launch(x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor, gate: Tensor, span: int,
+            y: Tensor) -> None:
+    N, n, d = x.shape
+    tokens, features = _tile(x)
+    _mix[(triton.cdiv(N, tokens), triton.cdiv(d, CHUNK))](
+        x, u, v, beta, k, gate, y, N, d, span, n, tokens, features, CHUNK, num_warps=1)
 
 
-@_gated_mix_backward.register_fake
-def _(grad, x, u, v, beta, k, gate, span):
-    N, n = x.shape[:2]
-    vector, number = (N, n), (N,)
-    return (torch.empty_like(x),
-            *(u.new_empty(shape) for shape in (vector, vector, number, vector, number)))
+def _launch_backward(grad: Tensor, x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor,
+                     gate: Tensor, span: int, *grads: Tensor) -> None:
+    N, n, d = x.shape
+    tokens, features = _tile(x)
+    _mix_backward[(triton.cdiv(N, tokens),)](
+        grad, x, u, v, beta, k, gate, *grads, N, d, span, n, tokens, features, num_warps=1)
 
 
-def _keep(ctx, inputs, output):
-    *tensors, ctx.span = inputs
-    ctx.save_for_backward(*tensors)
+@op("geolab::gated_mix", _launch)
+def _gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor, gate: Tensor,
+               span: int) -> Tensor:
+    return buffer(*x.shape, like=x)
 
 
-def _vjp(ctx, grad):
-    grad_x, *per_token = _gated_mix_backward(grad.contiguous(), *ctx.saved_tensors, ctx.span)
-    pairs = zip(per_token, ctx.saved_tensors[1:], strict=True)
-    return grad_x, *(summed(g, ctx.span, shared) for g, shared in pairs), None
+@op("geolab::gated_mix_backward", _launch_backward)
+def _gated_mix_backward(
+        grad: Tensor, x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor, gate: Tensor,
+        span: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    N, n, _ = x.shape
+    return (buffer(*x.shape, like=x),
+            *(buffer(*shape, like=u) for shape in ((N, n), (N, n), (N,), (N, n), (N,))))
 
 
-_gated_mix.register_autograd(_vjp, setup_context=_keep)
+def _vjp(grad, x, *coefficients_and_span):
+    *coefficients, span = coefficients_and_span
+    grad_x, *per_token = _gated_mix_backward(grad, x, *coefficients, span)
+    pairs = zip(per_token, coefficients, strict=True)
+    return grad_x, *(summed(g, span, shared) for g, shared in pairs)
 
+
+differentiate(_gated_mix, _vjp)
+
+
+# ---------------------------------------------------------------- in Triton
 
 @triton.jit
 def _vector(X, row, inside, n: tl.constexpr):
+    """Read X[row], one number at a time."""
     a = ()
     for i in tl.static_range(n):
         a += (tl.load(X + row * n + i, mask=inside, other=0.0),)
@@ -128,13 +126,14 @@ def _vector(X, row, inside, n: tl.constexpr):
 
 @triton.jit
 def _store_vector(X, row, inside, a):
+    """Write X[row], one number at a time."""
     for i in tl.static_range(len(a)):
         tl.store(X + row * len(a) + i, a[i], mask=inside)
 
 
 @triton.jit
 def _tiles(X, token, feature, mask, d, n: tl.constexpr):
-    """The streams of some tokens, at some features: a tuple of n tiles."""
+    """Some features of some tokens, in all streams: a tuple of n tiles."""
     streams = ()
     for i in tl.static_range(n):
         streams += (tl.load(X + (token * n + i)[:, None] * d + feature[None, :], mask=mask,
@@ -144,7 +143,7 @@ def _tiles(X, token, feature, mask, d, n: tl.constexpr):
 
 @triton.jit
 def _matrix(U, V, BETA, K, GATE, row, inside, n: tl.constexpr):
-    """G of a row of the coefficients."""
+    """G from a row of the coefficients."""
     k, gate = _vector(K, row, inside, n), tl.load(GATE + row, mask=inside, other=0.0)
     e1, e2, r, h, c = spanned(_vector(U, row, inside, n), _vector(V, row, inside, n))
     cosine, sine = half_angle(tl.load(BETA + row, mask=inside, other=0.0) / 2 * r * h)
@@ -180,7 +179,7 @@ def _mix(X, U, V, BETA, K, GATE, Y, N, d, span, n: tl.constexpr, TOKENS: tl.cons
 @triton.jit(do_not_specialize=["N", "span"])
 def _mix_backward(GY, X, U, V, BETA, K, GATE, GX, GU, GV, GBETA, GK, GGATE, N, d, span,
                   n: tl.constexpr, TOKENS: tl.constexpr, FEATURES: tl.constexpr):
-    # numbers that a thread loads at a time, and can sum alone
+    # how many numbers a thread loads at a time, and can add up alone
     WIDTH: tl.constexpr = 128 // X.dtype.element_ty.primitive_bitwidth
     token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
     inside = token < N
@@ -192,8 +191,8 @@ def _mix_backward(GY, X, U, V, BETA, K, GATE, GX, GU, GV, GBETA, GK, GGATE, N, d
     for start in range(0, d, FEATURES):
         feature = start + tl.arange(0, FEATURES)
         mask = inside[:, None] & (feature < d)[None, :]
-        gy, x, added = _tiles(GY, token, feature, mask, d, n), _tiles(X, token, feature, mask, d,
-                                                                      n), ()
+        gy = _tiles(GY, token, feature, mask, d, n)
+        x, added = _tiles(X, token, feature, mask, d, n), ()
         for i in tl.static_range(n):
             gx = G[i][:, None] * gy[0].to(tl.float32)
             for j in tl.static_range(1, n):
@@ -202,17 +201,16 @@ def _mix_backward(GY, X, U, V, BETA, K, GATE, GX, GU, GV, GBETA, GK, GGATE, N, d
                      gx.to(GX.dtype.element_ty), mask=mask)
             for j in tl.static_range(n):
                 product = gy[i].to(tl.float32) * x[j].to(tl.float32)
-                added += (S[i * n + j] + tl.sum(tl.reshape(product,
-                                                           [TOKENS, FEATURES // WIDTH, WIDTH]),
-                                                axis=2),)
+                parts = tl.reshape(product, [TOKENS, FEATURES // WIDTH, WIDTH])
+                added += (S[i * n + j] + tl.sum(parts, axis=2),)
         S = added
     s = ()
     for i in tl.static_range(n * n):
         s += (tl.sum(S[i], axis=1),)
-    # the plane once more, from what is loaded once more: kept through the loop it would take
-    # registers from it
-    beta, gate = (tl.load(BETA + row, mask=inside, other=0.0),
-                  tl.load(GATE + row, mask=inside, other=0.0))
+    # Load the coefficients and make the plane again: kept through the loop, they would take its
+    # registers.
+    beta = tl.load(BETA + row, mask=inside, other=0.0)
+    gate = tl.load(GATE + row, mask=inside, other=0.0)
     k = _vector(K, row, inside, n)
     e1, e2, r, h, c = spanned(_vector(U, row, inside, n), _vector(V, row, inside, n))
     cosine, sine = half_angle(beta / 2 * r * h)

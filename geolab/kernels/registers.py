@@ -1,8 +1,7 @@
-"""Short vectors and small matrices in the registers of a thread: a vector is a tuple of n numbers,
-a matrix one of n², row by row.
+"""Short vectors and small matrices in the registers of a thread.
 
-Each number is a tensor with one entry per token, or per matrix; a thread holds all numbers of an
-entry.
+A vector is a tuple of n numbers, and a matrix is a tuple of n² numbers, row by row. Each number is
+a tensor with one entry per token, or per matrix. A thread holds all numbers of an entry.
 """
 
 import triton
@@ -11,7 +10,7 @@ import triton.language as tl
 
 @triton.jit
 def load_row(X, row, inside, count: tl.constexpr):
-    """X[row], a tuple of `count` numbers; where that is a power of two, 16 bytes at a time."""
+    """Read X[row] as a tuple of `count` numbers: 16 bytes at a time if that is a power of two."""
     numbers = ()
     if count & (count - 1):
         for i in tl.static_range(count):
@@ -23,8 +22,8 @@ def load_row(X, row, inside, count: tl.constexpr):
             if len(numbers) < count:
                 even, odd = (), ()
                 for i in tl.static_range(len(numbers)):
-                    pair = tl.split(tl.reshape(numbers[i], [row.shape[0],
-                                                            count // len(numbers) // 2, 2]))
+                    pair = tl.split(tl.reshape(
+                        numbers[i], [row.shape[0], count // len(numbers) // 2, 2]))
                     even, odd = even + (pair[0],), odd + (pair[1],)
                 numbers = even + odd
         flat = ()
@@ -36,7 +35,7 @@ def load_row(X, row, inside, count: tl.constexpr):
 
 @triton.jit
 def store_row(X, row, inside, numbers):
-    """X[row] becomes the numbers, as they are loaded."""
+    """Write the numbers to X[row], in the layout in which `load_row` reads them."""
     count: tl.constexpr = len(numbers)
     if count & (count - 1):
         for i in tl.static_range(count):
@@ -56,6 +55,7 @@ def store_row(X, row, inside, numbers):
 
 @triton.jit
 def dot(a, b):
+    """aᵀb."""
     total = a[0] * b[0]
     for i in tl.static_range(1, len(a)):
         total += a[i] * b[i]
@@ -64,6 +64,7 @@ def dot(a, b):
 
 @triton.jit
 def scaled(a, factor):
+    """factor a."""
     product = ()
     for i in tl.static_range(len(a)):
         product += (a[i] * factor,)
@@ -81,7 +82,7 @@ def plus(a, b, factor):
 
 @triton.jit
 def times(matrix, a, n: tl.constexpr, transposed: tl.constexpr = False):
-    """M a, or Mᵀa."""
+    """M a, or Mᵀa with `transposed`."""
     product = ()
     for i in tl.static_range(n):
         total = matrix[i if transposed else i * n] * a[0]
@@ -93,8 +94,8 @@ def times(matrix, a, n: tl.constexpr, transposed: tl.constexpr = False):
 
 @triton.jit
 def unit(a):
-    """a/‖a‖ and ‖a‖; where a = 0, zeros."""
+    """a/‖a‖ and ‖a‖. Where a = 0, both are zeros."""
     length = tl.sqrt_rn(dot(a, a))
     e = scaled(a, tl.div_rn(1.0, tl.where(length > 0, length, 1.0)))
-    # one Newton step takes the rounding out of the length
+    # One Newton step removes the rounding error of the length.
     return plus(e, e, 0.5 - 0.5 * dot(e, e)), length

@@ -1,42 +1,44 @@
-"""aᵀX, H X + b ⊗ h and their gradients: the kernels that touch the streams.
+"""aᵀX, H X + b ⊗ h and their gradients: the kernels that read, mix and write streams.
 
-Legend: N tokens, n streams, d features per stream. A coefficient belongs to `span` tokens in a row:
-1, or a whole sequence. Data are read and written in the state's dtype; coefficients, sums and their
-gradients are float32.
+Legend: N tokens, n streams, d features per stream. A coefficient belongs to `span` consecutive
+tokens: 1, or a whole sequence. Data are read and written in the state's dtype. Coefficients, sums
+and their gradients are float32.
 """
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.library import custom_op
 
-from geolab.kernels.launch import buffer, groups, on, require, rows, summed
+from geolab.kernels.launch import buffer, differentiate, groups, op, require, rows, summed
 from geolab.kernels.tiles import across, added, along, coefficients, store_sums, vectors, zeros
 
 
 def stream_read(x: Tensor, weights: Tensor) -> Tensor:
-    """aᵀX, as `operators.stream_read`:
+    """aᵀX, as `operators.stream_read`, for n up to 8.
 
-    (n + 1) d numbers moved per token, and (2n + 1) d on the way back.
+    The forward pass moves (n + 1) d numbers per token, and the backward pass (2n + 1) d.
+    Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     require("x", x=x, weights=weights)
-    return _stream_read(rows(x, 2), *groups(weights, x.shape[:-2], 1)).view(*x.shape[:-2],
-                                                                            x.shape[-1])
+    tokens = x.shape[:-2]
+    return _stream_read(rows(x, 2), *groups(weights, tokens, 1)).view(*tokens, x.shape[-1])
 
 
 def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
-    """H X, as `operators.stream_mix` for a square H, n up to 8: 2n d numbers moved per token, and
-    3n d on the way back.
+    """H X, as `operators.stream_mix` for a square H, for n up to 8.
+
+    The forward pass moves 2n d numbers per token, and the backward pass 3n d.
+    Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     require("x", x=x, matrix=matrix)
     return _stream_mix(rows(x, 2), *groups(matrix, x.shape[:-2], 2), None, 1, None).view(x.shape)
 
 
 def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> Tensor:
-    """H X + b ⊗ h, as `operators.stream_mix_write`, for n up to 8:
+    """H X + b ⊗ h, as `operators.stream_mix_write`, for n up to 8.
 
-    (2n + 1) d numbers moved per token, and (3n + 2) d on the way back.
+    The forward pass moves (2n + 1) d numbers per token, and the backward pass (3n + 2) d.
+    Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     require("x", x=x, matrix=matrix, weights=weights, update=update)
     tokens = x.shape[:-2]
@@ -45,120 +47,85 @@ def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor)
                        h).view(x.shape)
 
 
-@custom_op("geolab::stream_read", mutates_args=())
+# ---------------------------------------------------------------- read
+
+def _launch_read(x: Tensor, a: Tensor, span: int, y: Tensor) -> None:
+    N, n, d = x.shape
+    tile = across(x)
+    programs = triton.cdiv(N, tile["TOKENS"]) * triton.cdiv(d, tile["FEATURES"])
+    _read[(programs,)](x, a, y, N, d, span, n, span > 1, **tile)
+
+
+def _launch_read_backward(grad: Tensor, x: Tensor, a: Tensor, span: int, *grads: Tensor) -> None:
+    N, n, d = x.shape
+    tile = along(x)
+    _read_backward[(triton.cdiv(N, tile["TOKENS"]),)](grad, x, a, *grads, N, d, span, n, span > 1,
+                                                      **tile)
+
+
+@op("geolab::stream_read", _launch_read)
 def _stream_read(x: Tensor, a: Tensor, span: int) -> Tensor:
-    N, n, d = x.shape
-    y, tile = buffer(N, d, like=x), across(x)
-    if y.numel():
-        with on(x):
-            _read[(triton.cdiv(N, tile["TOKENS"]) * triton.cdiv(d, tile["FEATURES"]),)](x, a, y, N,
-                                                                                        d, span, n,
-                                                                                        span > 1,
-                                                                                        **tile)
-    return y
+    return buffer(x.shape[0], x.shape[2], like=x)
 
 
-@custom_op("geolab::stream_read_backward", mutates_args=())
+@op("geolab::stream_read_backward", _launch_read_backward)
 def _stream_read_backward(grad: Tensor, x: Tensor, a: Tensor, span: int) -> tuple[Tensor, Tensor]:
+    return buffer(*x.shape, like=x), buffer(*x.shape[:2], like=a)
+
+
+def _read_vjp(grad, x, a, span):
+    grad_x, grad_a = _stream_read_backward(grad, x, a, span)
+    return grad_x, summed(grad_a, span, a)
+
+
+differentiate(_stream_read, _read_vjp)
+
+
+# ---------------------------------------------------------------- mix, and write
+
+def _launch_mix(x: Tensor, matrix: Tensor, span: int, b: Tensor | None, span_b: int,
+                h: Tensor | None, y: Tensor) -> None:
     N, n, d = x.shape
-    grad_x, grad_a, tile = buffer(N, n, d, like=x), buffer(N, n, like=a), along(x)
-    if N:
-        with on(x):
-            _read_backward[(triton.cdiv(N, tile["TOKENS"]),)](grad, x, a, grad_x, grad_a, N, d,
-                                                              span, n, span > 1, **tile)
-    return grad_x, grad_a
+    tile, write = across(x), h is not None
+    programs = triton.cdiv(N, tile["TOKENS"]) * triton.cdiv(d, tile["FEATURES"])
+    _mix[(programs,)](x, matrix, b if write else matrix, h if write else x, y, N, d, span, span_b,
+                      n, write, span * span_b > 1, **tile)
 
 
-@_stream_read.register_fake
-def _(x, a, span):
-    return x.new_empty(x.shape[0], x.shape[2])
+def _launch_mix_backward(grad: Tensor, x: Tensor, matrix: Tensor, span: int, b: Tensor | None,
+                         span_b: int, h: Tensor | None, *grads: Tensor) -> None:
+    N, n, d = x.shape
+    tile, write = along(x), h is not None
+    _mix_backward[(triton.cdiv(N, tile["TOKENS"]),)](
+        grad, x, matrix, b if write else matrix, h if write else x, *grads, N, d, span, span_b, n,
+        write, span * span_b > 1, **tile)
 
 
-@_stream_read_backward.register_fake
-def _(grad, x, a, span):
-    return torch.empty_like(x), a.new_empty(x.shape[0], x.shape[1])
-
-
-def _keep_read(ctx, inputs, output):
-    x, a, ctx.span = inputs
-    ctx.save_for_backward(x, a)
-
-
-def _read_vjp(ctx, grad):
-    x, a = ctx.saved_tensors
-    grad_x, grad_a = _stream_read_backward(grad.contiguous(), x, a, ctx.span)
-    return grad_x, summed(grad_a, ctx.span, a), None
-
-
-_stream_read.register_autograd(_read_vjp, setup_context=_keep_read)
-
-
-@custom_op("geolab::stream_mix", mutates_args=())
+@op("geolab::stream_mix", _launch_mix)
 def _stream_mix(x: Tensor, matrix: Tensor, span: int, b: Tensor | None, span_b: int,
                 h: Tensor | None) -> Tensor:
-    N, n, d = x.shape
-    y, tile, write = buffer(N, n, d, like=x), across(x), h is not None
-    if y.numel():
-        with on(x):
-            _mix[(triton.cdiv(N, tile["TOKENS"]) * triton.cdiv(d, tile["FEATURES"]),)](x, matrix,
-                                                                                       b if write
-                                                                                       else matrix,
-                                                                                       h if write
-                                                                                       else x, y, N,
-                                                                                       d, span,
-                                                                                       span_b, n,
-                                                                                       write,
-                                                                                       span
-                                                                                       * span_b > 1,
-                                                                                       **tile)
-    return y
+    return buffer(*x.shape, like=x)
 
 
-@custom_op("geolab::stream_mix_backward", mutates_args=())
+@op("geolab::stream_mix_backward", _launch_mix_backward)
 def _stream_mix_backward(grad: Tensor, x: Tensor, matrix: Tensor, span: int, b: Tensor | None,
                          span_b: int, h: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     N, n, d = x.shape
-    write, tile = h is not None, along(x)
-    grad_x, grad_matrix = buffer(N, n, d, like=x), buffer(N, n, n, like=matrix)
-    grad_b, grad_h = (buffer(N, n, like=b),
-                      buffer(N, d, like=h)) if write else (matrix.new_empty(0), x.new_empty(0))
-    if N:
-        with on(x):
-            _mix_backward[(triton.cdiv(N, tile["TOKENS"]),)](grad, x, matrix, b if write
-                                                             else matrix, h if write else x, grad_x,
-                                                             grad_matrix, grad_b, grad_h, N, d,
-                                                             span, span_b, n, write,
-                                                             span * span_b > 1, **tile)
-    return grad_x, grad_matrix, grad_b, grad_h
+    vector, update = ((N, n), (N, d)) if h is not None else ((0,), (0,))
+    return (buffer(N, n, d, like=x), buffer(N, n, n, like=matrix), buffer(*vector, like=matrix),
+            buffer(*update, like=x))
 
 
-@_stream_mix.register_fake
-def _(x, matrix, span, b, span_b, h):
-    return torch.empty_like(x)
+def _mix_vjp(grad, x, matrix, span, b, span_b, h):
+    grad_x, grad_matrix, grad_b, grad_h = _stream_mix_backward(grad, x, matrix, span, b, span_b, h)
+    written = () if h is None else (None, summed(grad_b, span_b, b), None, grad_h)
+    return grad_x, summed(grad_matrix, span, matrix), *written
 
 
-@_stream_mix_backward.register_fake
-def _(grad, x, matrix, span, b, span_b, h):
-    N, n, _ = x.shape
-    return (torch.empty_like(x), matrix.new_empty(N, n, n), matrix.new_empty(0) if b is None
-            else b.new_empty(N, n), x.new_empty(0) if h is None else torch.empty_like(h))
+differentiate(_stream_mix, _mix_vjp)
 
 
-def _keep_mix(ctx, inputs, output):
-    x, matrix, ctx.span, b, ctx.span_b, h = inputs
-    ctx.save_for_backward(x, matrix, b, h)
-
-
-def _mix_vjp(ctx, grad):
-    x, matrix, b, h = ctx.saved_tensors
-    grad_x, grad_matrix, grad_b, grad_h = _stream_mix_backward(grad.contiguous(), x, matrix,
-                                                               ctx.span, b, ctx.span_b, h)
-    written = (None, None, None) if h is None else (summed(grad_b, ctx.span_b, b), None, grad_h)
-    return grad_x, summed(grad_matrix, ctx.span, matrix), None, *written
-
-
-_stream_mix.register_autograd(_mix_vjp, setup_context=_keep_mix)
-
+# ---------------------------------------------------------------- in Triton
 
 @triton.jit(do_not_specialize=["N", "span"])
 def _read(X, A, Y, N, d, span, n: tl.constexpr, SHARED: tl.constexpr, TOKENS: tl.constexpr,

@@ -1,7 +1,8 @@
-"""A state in tiles of TOKENS × FEATURES: how large they are, what is loaded into them, and sums
-over features.
+"""A state in tiles of TOKENS × FEATURES: their sizes, what is loaded into them, and sums over
+features.
 
-Legend: N tokens, n streams, d features per stream. A coefficient belongs to `span` tokens in a row.
+Legend: N tokens, n streams, d features per stream. A coefficient belongs to `span` consecutive
+tokens.
 """
 
 import triton
@@ -12,12 +13,12 @@ from geolab.kernels.launch import INTERPRETED
 
 
 def across(x: Tensor) -> dict[str, int]:
-    """For programs of 4 warps that take one tile of x (N, n, d): 16 bytes per thread, as wide as
-    divides d.
+    """The tile of a program of 4 warps that takes one tile of x (N, n, d).
 
-    A thread has all that its tile needs on the way at once: for n = 4 and a vector h, 80 bytes.
-    With 16 warps on a multiprocessor that is 40 KB, where its share of a GPU's bandwidth needs
-    about 25.
+    It has 16 bytes per thread and stream. Its width divides d where a power of two from 128 on
+    does. A thread requests all data of its tile at once: 80 bytes for n = 4 and a vector h. With 16
+    warps on a multiprocessor these are 40 KB, and about 25 KB are enough for its share of a GPU's
+    bandwidth.
     """
     d = x.shape[-1]
     exact = d & -d
@@ -25,11 +26,11 @@ def across(x: Tensor) -> dict[str, int]:
 
 
 def along(x: Tensor) -> dict[str, int]:
-    """For programs of 4 warps that go along all d features in tiles, and sum over them: 4 tiles of
-    a token, narrow ones where d allows.
+    """The tile of a program of 4 warps that goes along all d features, and sums over them.
 
-    A warp that has a token to itself sums without the others. Long tokens take more warps, or the
-    last programs would run long.
+    A token has about 4 tiles, and narrow ones where d allows. A warp that has a token to itself
+    sums without the other warps. Long tokens take several warps, since otherwise the last programs
+    would take long.
     """
     d, warp = x.shape[-1], 512 // x.element_size()
     return _tile(x, max(triton.cdiv(d, 4), min(d, warp)))
@@ -38,16 +39,16 @@ def along(x: Tensor) -> dict[str, int]:
 def _tile(x: Tensor, features: int) -> dict[str, int]:
     numbers = 2048 // x.element_size()
     features = max(min(triton.next_power_of_2(features), numbers), 8)
-    # the interpreter wants few programs
+    # few and large programs are faster in the interpreter
     return dict(TOKENS=(32 if INTERPRETED else 1) * numbers // features, FEATURES=features)
 
 
 @triton.jit
 def coefficients(A, token, inside, span, count: tl.constexpr, SHARED: tl.constexpr):
-    """The numbers of each token, a tuple of columns (TOKENS, 1)."""
+    """Read `count` numbers per token, as a tuple of columns (TOKENS, 1)."""
     numbers, owner = (), token
     if SHARED:
-        owner = token // span  # of 64 bits, a long division
+        owner = token // span  # a slow division, of 64 bits
     for i in tl.static_range(count):
         numbers += (tl.load(A + (owner * count + i)[:, None], mask=inside[:, None], other=0.0),)
     return numbers
@@ -55,7 +56,7 @@ def coefficients(A, token, inside, span, count: tl.constexpr, SHARED: tl.constex
 
 @triton.jit
 def vectors(X, place, mask, d, n: tl.constexpr):
-    """The n vectors of each token, a tuple of tiles; `place` is where the first one lies."""
+    """Read the n vectors of each token, as a tuple of tiles. The first one lies at `place`."""
     streams = ()
     for i in tl.static_range(n):
         streams += (tl.load(X + place + i * d, mask=mask, other=0.0),)
@@ -64,19 +65,19 @@ def vectors(X, place, mask, d, n: tl.constexpr):
 
 @triton.jit
 def zeros(count: tl.constexpr, X, TOKENS: tl.constexpr, FEATURES: tl.constexpr):
-    """Sums to begin with: of each, one number for 16 bytes of X."""
+    """The sums before anything is added: each has one number per 16 bytes of X."""
+    PARTS: tl.constexpr = FEATURES * X.dtype.element_ty.primitive_bitwidth // 128
     sums = ()
     for _ in tl.static_range(count):
-        sums += (tl.zeros([TOKENS, FEATURES * X.dtype.element_ty.primitive_bitwidth // 128],
-                          tl.float32),)
+        sums += (tl.zeros([TOKENS, PARTS], tl.float32),)
     return sums
 
 
 @triton.jit
 def added(sums, place: tl.constexpr, a, b):
-    """The sums, one of them increased by a b.
+    """The sums, with a b added to the one at `place`.
 
-    A thread adds up its own 16 bytes, and no number moves.
+    A thread adds up its own 16 bytes, so no number moves between threads.
     """
     PARTS: tl.constexpr = sums[place].shape[1]
     part = tl.sum(tl.reshape(a * b, [a.shape[0], PARTS, a.shape[1] // PARTS]), axis=2)
@@ -85,9 +86,10 @@ def added(sums, place: tl.constexpr, a, b):
 
 @triton.jit
 def store_sums(G, token, inside, sums):
-    """G[token] becomes the sums.
+    """Write the sums to G[token].
 
-    All lie side by side, padded to a power of two: they cross lanes and warps together.
+    They are put side by side and padded to a power of two, so that they cross lanes and warps
+    together.
     """
     count: tl.constexpr = len(sums)
     COLUMNS: tl.constexpr = triton.next_power_of_2(count)

@@ -1,4 +1,4 @@
-"""All kernels by operator. To import this needs Triton."""
+"""All kernels, by the name of their operator. This file can be imported only with Triton."""
 
 from collections.abc import Callable
 

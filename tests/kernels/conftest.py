@@ -1,5 +1,5 @@
-"""Every kernel test runs on `device`: in Triton's interpreter on the CPU, or, marked gpu, on a CUDA
-device.
+"""Every kernel test runs on `device`: the CPU with Triton's interpreter, or a CUDA device in tests
+marked gpu.
 """
 
 import pytest
@@ -11,12 +11,12 @@ from geolab.kernels import launch
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request):
     if (request.param == "cpu") != launch.INTERPRETED:
-        pytest.skip("kernels run on the CUDA device if there is one, and else in the interpreter")
+        pytest.skip("kernels run on the CUDA device if there is one, otherwise in the interpreter")
     return request.param
 
 
 @pytest.fixture(autouse=True)
 def poisoned(monkeypatch):
-    """Outputs begin as NaN: what a kernel leaves out shows."""
-    monkeypatch.setattr(launch, "allocate", lambda shape, **where: torch.full(shape, float("nan"),
-                                                                              **where))
+    """Outputs begin as NaN, so that a number which no kernel writes shows."""
+    monkeypatch.setattr(launch, "allocate",
+                        lambda shape, **where: torch.full(shape, float("nan"), **where))

@@ -1,9 +1,8 @@
-"""What every kernel's tests share: the comparison with a float64 reference. `test_check.py` shows
-what it catches.
+"""What all tests of kernels share: the comparison with a float64 reference.
 
-A kernel passes when its outputs and all gradients, for a random cotangent, have a relative distance
-of at most `TOLERANCE` to the reference: a gradient of zeros is at distance 1. Both get the same
-rounded inputs.
+A kernel passes when its outputs, and all gradients for a random cotangent, have a relative distance
+of at most `TOLERANCE` to the reference. A gradient of zeros has distance 1. Kernel and reference
+get the same rounded inputs. `test_check.py` shows what this catches.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,22 +20,21 @@ def normal(*shape: int, seed: int = 0, dtype=torch.float32, device="cpu") -> Ten
 
 
 def distance(got: Tensor, wanted: Tensor) -> float:
-    """‖got − wanted‖ / ‖wanted‖; NaN counts as infinite, and nothing is at no distance from
-    nothing.
-    """
+    """‖got − wanted‖ / ‖wanted‖. NaN counts as infinite, and empty tensors have distance 0."""
     got, wanted = got.double().cpu(), wanted.double().cpu()
     assert got.shape == wanted.shape, f"shape {tuple(got.shape)}, wanted {tuple(wanted.shape)}"
     if not wanted.numel():
         return 0.0
-    error = ((got - wanted).norm()
-             / wanted.norm().clamp(min=torch.finfo(torch.float64).tiny)).item()
+    norm = wanted.norm().clamp(min=torch.finfo(torch.float64).tiny)
+    error = ((got - wanted).norm() / norm).item()
     return error if error == error else float("inf")
 
 
-def with_gradients(function: Callable, inputs: Sequence[Tensor], seed: int, like: Sequence[Tensor]
-                   | None = None) -> list[Tensor]:
-    """The outputs of a function, then its gradients by all inputs, for random cotangents; in the
-    dtypes of `like`, if given.
+def with_gradients(function: Callable, inputs: Sequence[Tensor], seed: int,
+                   like: Sequence[Tensor] | None = None) -> list[Tensor]:
+    """The outputs of a function, then its gradients with respect to all inputs.
+
+    The cotangents are random, and rounded to the dtypes of `like` if it is given.
     """
     leaves = [x.detach().requires_grad_() for x in inputs]
     outputs = function(*leaves)
@@ -46,18 +44,18 @@ def with_gradients(function: Callable, inputs: Sequence[Tensor], seed: int, like
     return [*outputs, *torch.autograd.grad(outputs, leaves, cotangents)]
 
 
-def check(kernel: Callable, operator: Callable, *inputs: Tensor, tolerance: float
-          | None = None) -> None:
-    """Raise AssertionError unless the kernel gives what the operator gives in float64: outputs, and
-    gradients by every input.
+def check(kernel: Callable, operator: Callable, *inputs: Tensor,
+          tolerance: float | None = None) -> None:
+    """Raise AssertionError unless the kernel gives what the operator gives in float64.
+
+    This compares the outputs, and the gradients with respect to every input.
     """
     tolerance = TOLERANCE[inputs[0].dtype] if tolerance is None else tolerance
     got = with_gradients(kernel, inputs, seed=1000)
     with kernels.use("never"):
         wanted = with_gradients(operator, [x.double() for x in inputs], seed=1000, like=got)
     assert len(got) == len(wanted)
-    for place, (ours, theirs) in enumerate(zip(got, wanted)):
+    for place, (ours, theirs) in enumerate(zip(got, wanted, strict=True)):
         error = distance(ours, theirs)
         found = f"result {place} of {len(got)}: relative error {error:.2g}"
         assert error <= tolerance, f"{found}, tolerance {tolerance:g}"
-

@@ -11,9 +11,9 @@ every_order = pytest.mark.parametrize("order", ORDERS)
 
 
 def both(iterations, order="column-row", kernel=sinkhorn):
-    """The kernel and the operator, at these options."""
-    return (lambda x: kernel(x, iterations, order)), (lambda x: operators.sinkhorn(x, iterations,
-                                                                                   order))
+    """The kernel and the operator, with these options."""
+    return (lambda x: kernel(x, iterations, order),
+            lambda x: operators.sinkhorn(x, iterations, order))
 
 
 @pytest.mark.parametrize("lead", LEADS.values(), ids=LEADS)
@@ -48,7 +48,7 @@ def test_any_number_of_iterations_with_the_history_in_registers_or_in_memory(dev
                                              (normal(3, 4, 4), {"form": "log"})],
                          ids=["nine rows", "in logarithms"])
 @every_order
-def test_the_rest_goes_to_the_operator(device, logits, options, order):
+def test_what_it_does_not_serve_goes_to_the_operator(device, logits, options, order):
     logits = logits.to(device)
     with kernels.use("never"):
         wanted = operators.sinkhorn(logits, 5, order, **options)
@@ -59,17 +59,17 @@ def test_the_rest_goes_to_the_operator(device, logits, options, order):
 @every_order
 def test_logits_of_any_size(device, order):
     logits = (3e3 * normal(111, 4, 4, seed=1, device=device)).clamp(-1e4, 1e4)
-    # some matrices have ties, and a row or a column that is all small
+    # Some matrices have ties, and rows or columns in which all logits are small.
     logits[:50] = 1e4 * logits[:50].sign()
     kernel, operator = both(20, order)
     got = with_gradients(kernel, [logits], seed=3)
     with kernels.use("never"):
         narrow = with_gradients(operator, [logits], seed=3)
         wanted = with_gradients(operator, [logits.double()], seed=3, like=got)
-    # near a vertex float32 loses digits, in the operator as well
-    for ours, theirs, exact in zip(got, narrow, wanted):
-        assert ours.isfinite().all() and distance(ours, exact) < 1.2 * distance(theirs,
-                                                                                exact) + 2e-6
+    # Near a vertex float32 loses digits, in the operator as well.
+    for ours, theirs, exact in zip(got, narrow, wanted, strict=True):
+        assert ours.isfinite().all()
+        assert distance(ours, exact) < 1.2 * distance(theirs, exact) + 2e-6
     assert distance(got[0], wanted[0]) < 1e-4 and wanted[1].norm() > 0.1
 
 
@@ -81,7 +81,7 @@ def test_strided_logits_are_read_as_they_are(device):
         check(*both(3), logits)
 
 
-# ---------------------------------------------------------------- its place
+# ---------------------------------------------------------------- its use by operators
 
 def test_it_refuses_by_name(device):
     logits = normal(3, 4, 4, device=device)

@@ -15,7 +15,7 @@ def plane(lead, n, device, dtype=torch.float32):
 
 
 def large(n, device):
-    """v nearly parallel to u: there ‖u‖²‖v‖² − (u·v)² cancels."""
+    """Large u, and v nearly parallel to u: here ‖u‖²‖v‖² − (u·v)² cancels."""
     u, w, beta = plane((200,), n, device)
     return 1000 * u, 1000 * u + w, 1e-3 * beta
 
@@ -25,8 +25,9 @@ def matrix(lead, device, dtype=torch.float32):
 
 
 def defect(q):
-    return (q.mT.double() @ q.double() - torch.eye(q.shape[-1], dtype=torch.float64,
-                                                   device=q.device)).abs().max().item()
+    """The largest entry of QᵀQ − I."""
+    identity = torch.eye(q.shape[-1], dtype=torch.float64, device=q.device)
+    return (q.mT.double() @ q.double() - identity).abs().max().item()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -41,7 +42,7 @@ def test_a_plane_in_any_space(device, n):
     check(cayley.cayley_rank2, operators.cayley_rank2, *plane((5, 7), n, device))
 
 
-def test_spaces_larger_than_registers_hold_are_no_different(device):
+def test_spaces_too_large_for_registers_give_the_same(device):
     with kernels.use("always"):
         check(operators.cayley_rank2, operators.cayley_rank2,
               *plane((5, 7), kernels.MOST_STREAMS + 1, device))
@@ -68,14 +69,14 @@ def test_they_give_float32(device, dtype):
     assert cayley.cayley_skew4(matrix((3,), device, dtype)).dtype == torch.float32
 
 
-# ten roundings
+# The bounds are about ten roundings.
 @pytest.mark.parametrize("scale, bound", [(1e-6, 1.2e-6), (1.0, 1.2e-6), (1e3, 1.2e-6),
                                           (1e6, 1e-6)])
 @pytest.mark.parametrize("n", [2, 3, 4, 8])
 def test_rank2_is_orthogonal_at_any_magnitude(device, n, scale, bound):
     u, w, beta = plane((500,), n, device)
     u, beta = scale * u, scale * beta
-    # from far to nearly parallel
+    # v is far from parallel to u, exactly parallel, or nearly so
     for v in (scale * w, 3 * u, 3 * u + 1e-7 * scale * w, 3 * u + 1e-3 * scale * w):
         assert defect(cayley.cayley_rank2(u, v, beta)) < bound
 
@@ -83,32 +84,31 @@ def test_rank2_is_orthogonal_at_any_magnitude(device, n, scale, bound):
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e3, 1e6])
 def test_skew4_is_orthogonal_at_any_magnitude(device, scale):
     u, v, _ = plane((500,), 4, device)
-    # of rank 4 and 2
+    # one matrix of rank 4, and one of rank 2
     for w in (matrix((500,), device), operators.skew(u.unsqueeze(-1) * v.unsqueeze(-2))):
         assert defect(cayley.cayley_skew4(scale * w)) < 1e-6
 
 
 @pytest.mark.parametrize("n", [3, 4, 8])
 def test_rank2_of_large_nearly_parallel_vectors(device, n):
-    # v − u has 13 bits left
+    # 13 bits are left in v − u
     check(cayley.cayley_rank2, operators.cayley_rank2, *large(n, device), tolerance=1e-3)
 
 
 @pytest.mark.parametrize("still", ["u", "v", "both", "neither"])
-def test_rank2_has_the_gradients_of_a_plane_that_is_none(device, still):
-    # one vector or both vanish, or they are parallel: Q = I, and the gradients are those of −2M
+def test_rank2_has_the_right_gradients_where_u_and_v_span_no_plane(device, still):
+    # One vector or both vanish, or they are parallel. Then Q = I, and the gradients are those of
+    # −2M.
     u, v, beta = plane((50,), 4, device)
     u, v = u * (still in ("v", "neither")), {"u": v, "neither": 2 * u}.get(still, 0 * v)
     leaves, wide = ([t.detach().to(dtype).requires_grad_() for t in (u, v, beta)]
                     for dtype in (torch.float32, torch.float64))
-    got, wanted = cayley.cayley_rank2(*leaves), operators.skew(-wide[2][:, None,
-                                                                        None]
-                                                               * wide[0].unsqueeze(-1)
-                                                               * wide[1].unsqueeze(-2))
+    got = cayley.cayley_rank2(*leaves)
+    wanted = operators.skew(-wide[2][:, None, None] * wide[0].unsqueeze(-1) * wide[1].unsqueeze(-2))
     assert (got.double() - torch.eye(4, device=device)).abs().max() < 1e-6
     cotangent = normal(50, 4, 4, seed=9, device=device)
     for g, w in zip(torch.autograd.grad(got, leaves, cotangent),
-                    torch.autograd.grad(wanted, wide, cotangent.double())):
+                    torch.autograd.grad(wanted, wide, cotangent.double()), strict=True):
         assert (g - w).abs().max() < 1e-5
 
 
@@ -153,5 +153,5 @@ def test_addresses_past_two_to_the_31(device):
     w[-1] = matrix((), device)
     assert torch.equal(cayley.cayley_skew4(w)[-1], cayley.cayley_skew4(w[-1]))
     u, v, beta = plane((), 4, device)
-    assert torch.equal(cayley.cayley_rank2(u.expand(2**26 + 1, 4), v.expand(2**26 + 1, 4),
-                                           beta)[-1], cayley.cayley_rank2(u, v, beta))
+    many = cayley.cayley_rank2(u.expand(2**26 + 1, 4), v.expand(2**26 + 1, 4), beta)
+    assert torch.equal(many[-1], cayley.cayley_rank2(u, v, beta))

@@ -1,8 +1,7 @@
-"""A test of a kernel must fail for a wrong kernel: here `check` meets functions that are wrong in
-one place.
+"""A test of a kernel must fail for a wrong kernel.
 
-Each stands for a kernel. The first group is wrong in a way that any kernel can be; the second group
-in its own equation.
+Here `check` gets functions that stand for kernels, each of them wrong in one place. The first group
+has errors that any kernel can have. The second group has errors in the equation of one kernel.
 """
 
 import pytest
@@ -58,11 +57,11 @@ def test_a_gradient_of_zeros_is_caught(name, place):
 
 
 def by_a_difference(u, v, beta):
-    """The angle from ‖u‖²‖v‖² − (u·v)², which cancels."""
+    """Q with its angle from ‖u‖²‖v‖² − (u·v)², which cancels."""
     square = (u.square().sum(-1) * v.square().sum(-1) - (u * v).sum(-1).square()).clamp(min=1e-30)
     m = ops.skew(u.unsqueeze(-1) * v.unsqueeze(-2)) * beta[:, None, None] / 2
-    return torch.eye(u.shape[-1]) - 2 / (1 + beta.square() / 4 * square)[:, None, None] * (m
-                                                                                           - m @ m)
+    share = 2 / (1 + beta.square() / 4 * square)[:, None, None]
+    return torch.eye(u.shape[-1]) - share * (m - m @ m)
 
 
 def without_the_pfaffian(w):
@@ -71,28 +70,29 @@ def without_the_pfaffian(w):
 
 
 def constant_norm(x, weight):
-    """The norm's share of the gradient by x is left out."""
+    """The gradient with respect to x lacks the share of the norm."""
     return (x @ weight.mT) * torch.rsqrt(x.detach().square().mean(-1, keepdim=True) + EPS)
 
 
 WRONG = {
     "weights in the wrong order": ("stream_read", lambda x, a: ops.stream_read(x, a.flip(-1))),
-    "the coefficients of a neighbour": ("stream_read",
-                                        lambda x, a: ops.stream_read(x, a.roll(1, 0))),
+    "the coefficients of another token": ("stream_read",
+                                          lambda x, a: ops.stream_read(x, a.roll(1, 0))),
     "a transposed matrix": ("stream_mix", lambda x, h: ops.stream_mix(x, h.mT)),
     "nothing is written": ("stream_mix_write",
                            lambda x, h, b, f: ops.stream_mix_write(x, h, 0 * b, 0 * f)),
     "γ and 1 − γ swapped": ("gated_mix", lambda *rest: ops.gated_mix(*rest[:-1], 1 - rest[-1])),
-    "Q for its transpose": ("gated_mix", lambda x, u, v, *rest: ops.gated_mix(x, v, u, *rest)),
+    "the transpose of Q": ("gated_mix", lambda x, u, v, *rest: ops.gated_mix(x, v, u, *rest)),
     "the guard forgotten": ("rms_linear", lambda x, w: ops.rms_linear(x, w, 0.0)),
-    "a norm that is constant on the way back": ("rms_linear", constant_norm),
+    "a norm that the backward pass takes as constant": ("rms_linear", constant_norm),
     "nothing is erased": ("delta_update",
                           lambda *rest: ops.delta_update(*rest, erase=False, eps=EPS)),
     "channels in the wrong order": (
         "delta_update, d_v = 4", lambda x, h, v, b: ops.delta_update(x, h, v.flip(-1), b, eps=EPS)),
-    "erasure added": ("diagonal_update", lambda x, h, b, a: ops.diagonal_update(x, h, b, -a)),
+    "added where it should erase": ("diagonal_update",
+                                    lambda x, h, b, a: ops.diagonal_update(x, h, b, -a)),
     "an iteration fewer": ("sinkhorn", lambda x: ops.sinkhorn(x, 19)),
-    "the other order": ("sinkhorn, rows first", ops.sinkhorn),
+    "rows and columns in the other order": ("sinkhorn, rows first", ops.sinkhorn),
     "u and v swapped": ("cayley_rank2", lambda u, v, beta: ops.cayley_rank2(v, u, beta)),
     "the Pfaffian left out": ("cayley_skew4", without_the_pfaffian),
 }
@@ -100,7 +100,8 @@ WRONG = {
 
 @pytest.mark.parametrize("name, wrong", WRONG.values(), ids=WRONG)
 def test_a_wrong_equation_is_caught(name, wrong):
-    scale = 1e-2 if name == "rms_linear" else 1  # small enough for the guard to show
+    # a small state, for which the guard of the norm matters
+    scale = 1e-2 if name == "rms_linear" else 1
     is_caught(wrong, CASES[name].function, *(scale * x for x in given(name)))
 
 
@@ -113,8 +114,8 @@ def test_an_angle_by_a_difference_is_caught_where_it_cancels():
 
 
 def test_a_cotangent_of_ones_would_let_a_gradient_of_zeros_pass():
-    # P's rows sum to one whatever the logits: the true gradient of the sum of P is nothing but
-    # rounding
+    # The rows of P sum to one for all logits, so the true gradient of the sum of P is only
+    # rounding.
     leaf = normal(111, 4, 4, seed=1).requires_grad_()
     right, = torch.autograd.grad(ops.sinkhorn(leaf).sum(), leaf)
     assert right.abs().max() < 1e-6

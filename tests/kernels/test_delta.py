@@ -9,7 +9,7 @@ from geolab.kernels import delta
 
 LEADS = {"one token": (1,), "a tail": (3, 37), "no token": (0,), "no batch axis": ()}
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
-EPS = 0.1  # large enough to see
+EPS = 0.1  # large enough to make a difference
 
 
 def with_options(function, **options):
@@ -17,12 +17,13 @@ def with_options(function, **options):
 
 
 def update(lead, d, channels, device, dtype=torch.float32, value=None, beta=None):
-    """X, h, v and β; a vector state where channels is 0. `value` and `beta`: leading axes of their
-    own.
+    """X, h, v and β, with a vector state where channels is 0.
+
+    `value` and `beta` are leading axes of v and β, if they differ from those of X.
     """
     inner = (channels,) if channels else ()
     x = normal(*lead, d, *inner, seed=1, dtype=dtype, device=device)
-    # as long as nothing in particular
+    # not of unit length
     h = 0.3 * normal(*lead, d, seed=2, dtype=dtype, device=device)
     v = normal(*(lead if value is None else value), *inner, seed=3, device=device)
     return x, h, v, 1.3 * normal(*(lead if beta is None else beta), seed=4, device=device)
@@ -60,7 +61,8 @@ def test_tokens_of_one_number_and_of_several_tiles(device, d, channels):
 @pytest.mark.parametrize("channels", [0, 4])
 def test_tokens_may_share_value_and_rate(device, channels, value, beta):
     inputs = update((3, 37), 50, channels, device, value=value, beta=beta)
-    check_update(inputs, tolerance=1e-4, eps=EPS)  # a sum over tokens may be small beside its terms
+    # a sum over tokens may be small compared with its terms
+    check_update(inputs, tolerance=1e-4, eps=EPS)
 
 
 @pytest.mark.parametrize("channels", [0, 4])
@@ -86,7 +88,7 @@ def test_strided_states_are_read_as_they_are(device):
     check_update((x[..., 0], h, v[..., 0], beta), eps=EPS)
 
 
-def test_without_a_guard_of_its_own_a_vanishing_direction_gives_finite_numbers(device):
+def test_with_a_guard_a_vanishing_direction_gives_finite_numbers(device):
     x, h, v, beta = update((5,), 50, 4, device)
     results = with_gradients(with_options(delta.delta_update, eps=1e-5), (x, 0 * h, v, beta),
                              seed=0)
@@ -94,8 +96,8 @@ def test_without_a_guard_of_its_own_a_vanishing_direction_gives_finite_numbers(d
     assert torch.equal(results[0], x)
 
 
-def test_the_gradient_by_the_direction_keeps_its_length(device):
-    """Without a guard, k doesn't change with the length of h: dh has no part along h."""
+def test_the_gradient_with_respect_to_the_direction_is_across_it(device):
+    """Without a guard, k doesn't change with the length of h, so dh has no part along h."""
     x, h, v, beta = update((3, 37), 50, 4, device)
     grad = with_gradients(with_options(delta.delta_update, eps=0.0), (x, h, v, beta), seed=0)[2]
     along = (grad * h).sum(-1) / (grad.norm(dim=-1) * h.norm(dim=-1))
@@ -107,7 +109,8 @@ def test_the_update_refuses_by_name(device):
     for wrong, message in [((x, h[:, :7], v, beta), "direction must have 8 features"),
                            ((x, h, v, beta[:, None]),
                             r"beta must be one number per direction, got \(3, 1\) with"),
-                           ((x[None], h, v, beta), r"x must have as many axes as direction .* "
+                           ((x[None], h, v, beta),
+                            r"x must have as many axes as direction .* "
                             r"got \(1, 3, 8, 4\) with direction \(3, 8\)"),
                            ((x, h.to("meta"), v, beta), "direction must be on the device of x"),
                            ((x, h, v.to("meta"), beta), "value must be on the device of x")]:
@@ -150,10 +153,10 @@ def test_under_autocast_the_update_keeps_the_dtype_of_the_state(device):
 # ---------------------------------------------------------------- MGT's update
 
 def diagonal(lead, d, device, dtype=torch.float32):
-    # seeds for which the gradient by α, a sum over all numbers of both signs, isn't what a
-    # cancellation left over
-    return *(normal(*lead, d, seed=20 + i, dtype=dtype, device=device)
-             for i in range(3)), torch.tensor(0.7, device=device)
+    # The gradient with respect to α is a sum of numbers of both signs. With these seeds it doesn't
+    # cancel.
+    vectors = (normal(*lead, d, seed=20 + i, dtype=dtype, device=device) for i in range(3))
+    return *vectors, torch.tensor(0.7, device=device)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -210,5 +213,5 @@ def test_states_past_two_to_the_31_bytes(device):
     assert distance(y[-2:], operators.delta_update(x[-2:].double(), h[-2:].double(), 0.5, 1.0,
                                                    eps=EPS)) < 4e-3
     y = delta.diagonal_update(x, h, h, beta[0])
-    assert distance(y[-2:], operators.diagonal_update(*(t.double() for t in (x[-2:], h[-2:], h[-2:],
-                                                                             beta[0])))) < 4e-3
+    wide = (t.double() for t in (x[-2:], h[-2:], h[-2:], beta[0]))
+    assert distance(y[-2:], operators.diagonal_update(*wide)) < 4e-3

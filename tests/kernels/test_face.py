@@ -1,4 +1,4 @@
-"""Who gets a kernel, who gets the reference, and what is refused."""
+"""Which calls use a kernel, which use the reference, and which are refused."""
 
 import os
 import subprocess
@@ -58,9 +58,8 @@ except RuntimeError as error:
     assert wanted in done.stdout, done.stderr
 
 
-def test_second_derivatives_are_refused_by_kernels_and_had_without(device):
-    x, a = torch.randn(3, 4, 8, device=device, requires_grad=True), torch.randn(3, 4, device=device,
-                                                                                requires_grad=True)
+def test_second_derivatives_are_refused_with_kernels_and_given_without(device):
+    x, a = (torch.randn(*shape, device=device, requires_grad=True) for shape in ((3, 4, 8), (3, 4)))
     for mode in ("never", "always"):
         with kernels.use(mode):
             [first] = torch.autograd.grad(operators.stream_read(x, a).square().sum(), a,

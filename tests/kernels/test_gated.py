@@ -10,7 +10,7 @@ shapes = pytest.mark.parametrize("n, d", [(2, 200), (4, 1100), (5, 64), (8, 24),
 
 
 def inputs(lead, n, d, device, dtype=torch.float32, shares=None):
-    """x, u, v, β, k and γ; all but x of `shares`, or one a token."""
+    """x, u, v, β, k and γ. All but x have the leading axes `shares`, or one row per token."""
     own = lead if shares is None else shares
     x, u, v, beta = (normal(*shape, seed=seed, device=device)
                      for seed, shape in enumerate([(*lead, n, d), (*own, n), (*own, n), own]))
@@ -34,10 +34,10 @@ def test_without_a_gate_it_is_the_rotation(device, n, d):
     check(gated.gated_mix, operators.gated_mix, *inputs((7,), n, d, device)[:4])
 
 
-def test_more_streams_than_registers_hold_are_no_different(device):
+def test_too_many_streams_for_registers_give_the_same(device):
     with kernels.use("always"):
-        check(operators.gated_mix, operators.gated_mix, *inputs((2, 3), kernels.MOST_STREAMS + 1, 8,
-                                                                device))
+        check(operators.gated_mix, operators.gated_mix,
+              *inputs((2, 3), kernels.MOST_STREAMS + 1, 8, device))
 
 
 @pytest.mark.parametrize("gate", [0.0, 0.5, 1.0])
@@ -75,8 +75,8 @@ def test_it_refuses_by_name(device):
         gated.gated_mix(x, u, v[:, :3], beta, k, gate)
     with pytest.raises(ValueError, match="direction must have 4 features"):
         gated.gated_mix(x, u, v, beta, k[:, :3], gate)
-    with kernels.use("always"), pytest.raises(ValueError,
-                                              match="gate must be given with direction, got None"):
+    wanted = "gate must be given with direction, got None"
+    with kernels.use("always"), pytest.raises(ValueError, match=wanted):
         operators.gated_mix(x, u, v, beta, k)
     with pytest.raises(TypeError,
                        match="x must be float32, bfloat16 or float16, got torch.float64"):

@@ -14,6 +14,7 @@ def generating(lead, features, outputs, device, dtype=torch.float32):
 
 
 def both(kernel=rms_linear, eps=1e-6):
+    """The kernel and the operator, with this guard."""
     return (lambda x, w: kernel(x, w, eps)), (lambda x, w: operators.rms_linear(x, w, eps))
 
 
@@ -29,7 +30,7 @@ def test_any_number_of_features_and_outputs(device, features, outputs, dtype):
     check(*both(), *generating((137,), features, outputs, device, dtype))
 
 
-def test_no_token_gives_no_number_and_gradients_of_zeros(device):
+def test_without_tokens_the_gradient_of_the_weights_is_zero(device):
     x, weight = generating((3, 0), 48, 8, device)
     y, grad_x, grad_weight = with_gradients(both()[0], [x, weight], 0)
     assert y.shape == (3, 0, 8) and grad_x.shape == x.shape
@@ -38,13 +39,13 @@ def test_no_token_gives_no_number_and_gradients_of_zeros(device):
 
 def test_strided_states_and_weights(device):
     x, weight = generating((6, 7), 48, 10, device)
-    for state, map in ((x.transpose(0, 1), weight), (x[:, ::2], weight[::2]),
+    for state, rows in ((x.transpose(0, 1), weight), (x[:, ::2], weight[::2]),
                        (x[..., ::2], weight[:, ::2]), (x[0].expand(3, 7, 48), weight[:1])):
-        check(*both(), state, map)
+        check(*both(), state, rows)
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e-3, 1e3, 1e12])
-def test_the_size_of_a_state_cancels_down_to_the_guard(device, scale):
+def test_the_size_of_a_state_cancels_if_it_is_well_above_the_guard(device, scale):
     x, weight = generating((37,), 48, 10, device)
     check(*both(eps=1e-20), scale * x, weight)
 
@@ -59,8 +60,8 @@ def test_more_outputs_than_it_serves_go_to_the_operator(device):
 def test_half_precision_gives_float32_numbers_and_gradients_in_the_dtypes_of_the_inputs(device):
     x, weight = generating((5,), 16, 8, device, torch.bfloat16)
     y, grad_x, grad_weight = with_gradients(both()[0], [x, weight], 0)
-    assert (y.dtype, grad_x.dtype, grad_weight.dtype) == (torch.float32, torch.bfloat16,
-                                                          torch.float32)
+    dtypes = (y.dtype, grad_x.dtype, grad_weight.dtype)
+    assert dtypes == (torch.float32, torch.bfloat16, torch.float32)
     with torch.autocast(device, torch.bfloat16):
         assert rms_linear(x.float(), weight, 1e-6).dtype == torch.float32
         check(*both(), x.float(), weight)
@@ -69,7 +70,7 @@ def test_half_precision_gives_float32_numbers_and_gradients_in_the_dtypes_of_the
 def test_the_weights_gradient_is_the_same_in_every_run(device):
     x, weight = generating((1000,), 100, 24, device)
     first, second = (with_gradients(both()[0], [x, weight], 0) for _ in range(2))
-    assert all(torch.equal(a, b) for a, b in zip(first, second))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
 def test_it_refuses_by_name(device):

@@ -1,4 +1,4 @@
-"""Every residual, in a small network, with its kernels and without."""
+"""Every residual in a small network, with its kernels and without them."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ WIDTH, LENGTH = 16, 5
 
 
 def network(name, device):
-    """All parameters away from their start, so that no zero hides a wrong gradient."""
+    """A network whose parameters are not at their initial values: a zero hides wrong gradients."""
     torch.manual_seed(0)
     made = Transformer(TransformerConfig.benchmark(width=WIDTH, layers=1, heads=2, max_length=8),
                        name).to(device)
@@ -25,24 +25,24 @@ def network(name, device):
 
 
 def step(model, x, mode, through=lambda model, x: model(x)):
-    """The output, then the gradients of all parameters, for a random cotangent."""
+    """The output, and the gradients with respect to all parameters, for a random cotangent."""
     parameters = dict(model.named_parameters())
     with kernels.use(mode):
         y = through(model, x)
         grads = torch.autograd.grad(y, list(parameters.values()),
                                     normal(*y.shape, seed=2, dtype=y.dtype, device=y.device))
-    return {"output": y} | dict(zip(parameters, grads))
+    return {"output": y} | dict(zip(parameters, grads, strict=True))
 
 
 @pytest.mark.parametrize("name", REGISTRY)
-def test_a_residual_is_the_same_with_kernels(device, name):
+def test_a_residual_gives_the_same_with_kernels(device, name):
     model, x = network(name, device), normal(2, LENGTH, WIDTH, seed=1, device=device)
     with_kernels, without = step(model, x, "always"), step(model, x, "never")
     size = max(g.norm() for g in without.values())
     for part, wanted in without.items():
         if wanted.norm() > 1e-4 * size:
             assert distance(with_kernels[part], wanted) < 1e-4, part
-        else:  # what is nothing but rounding has no relative error
+        else:  # a gradient that is only rounding has no relative error
             assert (with_kernels[part] - wanted).norm() < 1e-6 * size, part
 
 

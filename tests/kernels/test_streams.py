@@ -10,13 +10,15 @@ NAMES = ("stream_read", "stream_mix", "stream_mix_write")
 
 
 def inputs(name, lead, n, d, device, dtype=torch.float32, shares=None):
-    """x, and what else the operator takes: coefficients of `shares`, or one a token."""
+    """x, and the other arguments of the operator.
+
+    Coefficients have the leading axes `shares`, or one row per token.
+    """
     own = lead if shares is None else shares
-    x, update = normal(*lead, n, d, seed=1, dtype=dtype, device=device), normal(*lead, d, seed=2,
-                                                                                dtype=dtype,
-                                                                                device=device)
-    weights, matrix = normal(*own, n, seed=3, device=device), normal(*own, n, n, seed=4,
-                                                                     device=device)
+    x = normal(*lead, n, d, seed=1, dtype=dtype, device=device)
+    update = normal(*lead, d, seed=2, dtype=dtype, device=device)
+    weights = normal(*own, n, seed=3, device=device)
+    matrix = normal(*own, n, n, seed=4, device=device)
     return {"stream_read": (x, weights), "stream_mix": (x, matrix),
             "stream_mix_write": (x, matrix, weights, update)}[name]
 
@@ -44,7 +46,7 @@ def test_any_number_of_streams_and_features(device, name, n, d):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_more_streams_than_registers_hold_are_no_different(device, name):
+def test_too_many_streams_for_registers_give_the_same(device, name):
     with kernels.use("always"):
         check(getattr(operators, name), getattr(operators, name),
               *inputs(name, (2, 3), kernels.MOST_STREAMS + 1, 8, device))
@@ -70,7 +72,7 @@ def test_strided_streams_are_read_as_they_are(device, name):
         compare(name, strided, *swapped)
 
 
-def test_no_token_shares_nothing(device):
+def test_without_tokens_shared_coefficients_have_gradients_of_zero(device):
     for name in NAMES:
         compare(name, *inputs(name, (2, 0), 4, 8, device, shares=(2, 1)))
 

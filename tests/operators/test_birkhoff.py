@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from geolab.operators import sinkhorn
 
 CLOSE = dict(rtol=0, atol=1e-13)
-AXES = {"column-row": (-2, -1), "row-column": (-1, -2)}  # what is summed over, first and second
+AXES = {"column-row": (-2, -1), "row-column": (-1, -2)}  # the axes of the first and second sums
 orders = st.sampled_from(list(AXES))
 dtypes = st.sampled_from([torch.float32, torch.float64])
 every_order = pytest.mark.parametrize("order", list(AXES))
@@ -39,8 +39,9 @@ def logarithmic(logits, iterations=20, order="column-row"):
 
 @st.composite
 def cases(draw, largest=1e6):
-    """Logits up to a million: apart by as much, or near to each other with rows and columns that
-    are. An iteration count and an order.
+    """Logits of size up to a million, an iteration count and an order.
+
+    Either all logits differ by up to a million, or only rows and columns as a whole do.
     """
     apart, offset = (draw(st.sampled_from([s for s in (0, 1e-3, 1, 4, 10, 100, 1e3, 1e6)
                                            if s <= largest])) for _ in range(2))
@@ -51,8 +52,9 @@ def cases(draw, largest=1e6):
 
 
 def exact(p, slack=8):
-    """Sums of n numbers up to 1, to rounding: both forms divide by a sum, or subtract a logarithm
-    of one, last.
+    """Tolerance for sums of n numbers up to 1.
+
+    The last step of both forms divides by such a sum, or subtracts its logarithm.
     """
     return dict(rtol=0, atol=slack * p.shape[-1] * torch.finfo(p.dtype).eps)
 
@@ -79,11 +81,11 @@ def test_it_is_the_plain_definition(case):
 @pytest.mark.parametrize("form", ["dual", "log"])
 @given(cases(), dtypes)
 def test_it_is_the_definition_in_logarithms_for_logits_of_any_size(form, case, dtype):
-    # The relative error of exp(x) is the absolute one of x: the size of the logits, times eps
+    # The relative error of exp(x) is the absolute error of x: the size of the logits times eps.
     logits, iterations, order = case
     logits, size = logits.to(dtype), max(1, logits.abs().max().item())
-    error = sinkhorn(logits, iterations, order, form).double() - logarithmic(logits.double(),
-                                                                             iterations, order)
+    wanted = logarithmic(logits.double(), iterations, order)
+    error = sinkhorn(logits, iterations, order, form).double() - wanted
     assert error.abs().max() < 4 * torch.finfo(dtype).eps * size
 
 
@@ -92,21 +94,20 @@ def test_both_forms_bound_the_spectral_norm_by_the_largest_sum_where_it_is_not_e
     logits, iterations, order = case
     for form in ("dual", "log"):
         p = sinkhorn(logits.to(dtype), iterations, order, form).double()
-        assert (torch.linalg.matrix_norm(p, 2) <= p.sum(AXES[order][0]).amax(-1).sqrt()
-                + 8 * p.shape[-1] * torch.finfo(dtype).eps).all()
+        bound = p.sum(AXES[order][0]).amax(-1).sqrt()
+        slack = 8 * p.shape[-1] * torch.finfo(dtype).eps
+        assert (torch.linalg.matrix_norm(p, 2) <= bound + slack).all()
 
 
 @given(st.integers(0, 2**16), st.integers(2, 6), st.floats(0, 1), dtypes, orders)
-def test_within_its_range_the_dual_form_is_the_logarithmic_one_at_hundreds_of_iterations(seed, n,
-                                                                                         share,
-                                                                                         dtype,
-                                                                                         order):
+def test_within_its_range_the_dual_form_is_the_logarithmic_one_at_hundreds_of_iterations(
+        seed, n, share, dtype, order):
     spread = share * {torch.float32: 80, torch.float64: 700}[dtype]
     logits = (spread * torch.rand(10, n, n, dtype=torch.float64,
                                   generator=torch.Generator().manual_seed(seed))).to(dtype)
     dual, log = (sinkhorn(logits, 300, order, form) for form in ("dual", "log"))
     assert_close(dual.sum(AXES[order][1]), torch.ones_like(dual[..., 0]), **exact(dual))
-    # roundings don't add up over iterations
+    # Rounding errors don't add up over iterations.
     assert_close(dual, log, rtol=0, atol=8 * torch.finfo(dtype).eps * max(1, spread))
 
 
@@ -124,23 +125,23 @@ def test_the_logarithmic_form_is_the_dual_one(case):
 @pytest.mark.parametrize("dtype, apart", [(torch.float32, 150), (torch.float64, 1000)])
 @every_order
 def test_entries_that_underflow_and_would_grow_back_need_the_logarithmic_form(dtype, apart, order):
-    # two rows want one column: they must take half of the two others, from entries of exp(-apart)
+    # Two rows compete for one column. Each must get half of its sum from the two other columns,
+    # where its entries begin at exp(-apart).
     logits = torch.tensor([[0.0, -apart, -apart], [0.0, -apart, -apart], [0.0, 0.0, 0.0]],
                           dtype=dtype)
     wanted = torch.tensor([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25], [0.0, 0.5, 0.5]], dtype=dtype)
     for form, right in (("log", True), ("dual", False)):
         p = sinkhorn(logits, 1000, order, form)
         assert torch.allclose(p, wanted, rtol=0, atol=1e-5) == right
-    assert plain(logits, 1000, order).isnan().any() or not torch.allclose(plain(logits, 1000,
-                                                                                order), wanted,
-                                                                          atol=1e-5)
+    definition = plain(logits, 1000, order)
+    assert definition.isnan().any() or not torch.allclose(definition, wanted, atol=1e-5)
 
 
 def test_twenty_iterations_are_not_enough_for_sharp_logits():
     column = {s: sinkhorn(s * normal(3000, 4, 4)).sum(-2).max().item() for s in (1, 10)}
     assert column[1] < 1.001 and column[10] > 1.1
     norm = torch.linalg.matrix_norm(sinkhorn(10 * normal(3000, 4, 4)), 2).max().item()
-    assert norm > 1.02  # so that the bound on it says something
+    assert norm > 1.02  # so the bound on the norm is not trivial
 
 
 def test_more_iterations_come_nearer_to_doubly_stochastic():
@@ -189,7 +190,9 @@ def test_leading_axes_are_one_matrix_each(lead, order):
 # ---------------------------------------------------------------- the gradient
 
 def gradients(function, logits, *options):
-    """By a random cotangent: with a constant one the gradient is nearly zero, and anything passes.
+    """The gradient for a random cotangent.
+
+    For a constant cotangent it is nearly zero, and a wrong gradient would pass.
     """
     leaf = logits.clone().requires_grad_()
     return torch.autograd.grad(function(leaf, *options), leaf,
@@ -224,7 +227,7 @@ def test_the_gradient_at_large_logits_is_finite_and_right(dtype):
 
 
 def test_one_matrix_for_all_steps_and_the_limit_are_not_its_gradient():
-    # Two shortcuts that a loose test would let pass
+    # These two shortcuts would pass a loose test.
     logits = 4 * normal(400, 4, 4)
     wanted, p, cotangent = gradients(plain, logits), plain(logits), normal(400, 4, 4, seed=7)
     reused = cotangent * p
@@ -248,7 +251,7 @@ def test_the_backward_keeps_vectors_not_matrices():
     with saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
         sinkhorn(normal(100, 4, 4).requires_grad_(), 50)
     sizes = {t.data_ptr(): t.numel() for t in kept}
-    # the first iteration's, whatever their number
+    # Matrices are kept for the first iteration only, whatever the number of iterations.
     assert sum(size == 1600 for size in sizes.values()) <= 4
     assert all(size in (400, 1600) for size in sizes.values())
 

@@ -39,18 +39,20 @@ def by_solving(m):
 
 
 def fractions(t):
-    """The numbers of a tensor, as they are."""
+    """The numbers of a tensor, without rounding."""
     return [Fraction(x) for x in t.tolist()] if t.ndim == 1 else [fractions(row) for row in t]
 
 
 def exact_generator(u, v, beta):
-    """M = β/2 (u vᵀ − v uᵀ) of one pair, without rounding."""
+    """M = β/2 (u vᵀ − v uᵀ) for one pair, without rounding."""
     (u, v), half = map(fractions, (u, v)), Fraction(beta.item()) / 2
     return [[half * (x * b - y * a) for y, b in zip(u, v)] for x, a in zip(u, v)]
 
 
 def solved_exactly(m):
-    """(I + M)⁻¹ (I − M) by elimination in fractions: the pivots of I + M aren't 0, since M is skew.
+    """(I + M)⁻¹ (I − M) by elimination in fractions.
+
+    The pivots of I + M are not 0, since M is skew.
     """
     n = len(m)
     rows = [[(i == j) + m[i][j] for j in range(n)] + [(i == j) - m[i][j] for j in range(n)]
@@ -73,19 +75,19 @@ def minors(m):
 
 def defect(q):
     """The largest entry of QᵀQ − I, in units of the dtype's rounding."""
-    return (q.mT @ q - torch.eye(q.shape[-1],
-                                 dtype=q.dtype)).abs().max().item() / torch.finfo(q.dtype).eps
+    identity = torch.eye(q.shape[-1], dtype=q.dtype)
+    return (q.mT @ q - identity).abs().max().item() / torch.finfo(q.dtype).eps
 
 
 @st.composite
 def planes(draw, dtype=None, magnitude=scales, least=2):
     """Thirty pairs u, v and β of magnitudes up to 10⁶, v nearly parallel to u or far from it."""
     dtype, seed = dtype or draw(dtypes), draw(seeds)
-    # four have a form of their own
+    # n = 4 is the usual case
     n = draw(st.sampled_from([n for n in (4, 4, 4, 2, 3, 5, 8) if n >= least]))
     sizes = [draw(magnitude) for _ in range(3)]
     if magnitude is scales and draw(st.booleans()):
-        # left to themselves, most turns are by nearly 0 or nearly π
+        # otherwise most turns are by nearly 0 or nearly π
         sizes[2] = 1 / (sizes[0] * sizes[1])
     u, v = (size * normal(30, n, seed=seed + k, dtype=dtype) for k, size in enumerate(sizes[:2]))
     if draw(st.booleans()):
@@ -113,8 +115,10 @@ def test_rank2_keeps_lengths_and_orientation(plane):
 
 
 def condition(u, v):
-    """1 / sin of the angle between u and v: how far a rounding of them can turn their plane or
-    change its area, over that rounding.
+    """1 / sin of the angle between u and v.
+
+    A rounding error of u and v, times this number, bounds how far it turns their plane or changes
+    their area.
     """
     u, v = map(fractions, (u, v))
     square = sum(x * x for x in u) * sum(x * x for x in v)
@@ -132,8 +136,8 @@ def test_rank2_is_what_solving_gives_at_any_magnitude(plane):
 
 @given(planes())
 def test_rank2_turns_one_plane_by_the_stated_angle(plane):
-    # the eigenvalues exp(±iθ), θ = 2 atan s, and ones; on the unit circle an eigenvalue of Q moves
-    # by no more than Q does
+    # The eigenvalues are exp(±iθ) with θ = 2 atan s, and ones. On the unit circle they move by no
+    # more than Q does.
     u, v, beta = (t[:3] for t in plane)
     for one, q in zip(zip(u, v, beta), cayley_rank2(u, v, beta).double()):
         theta = 2 * math.atan(math.sqrt(minors(exact_generator(*one))))
@@ -146,11 +150,10 @@ def test_rank2_turns_one_plane_by_the_stated_angle(plane):
 @given(planes(magnitude=scales, least=3))
 def test_rank2_leaves_the_complement_of_its_plane_alone(plane):
     u, v, _ = plane
-    # across u and v
+    # x is orthogonal to u and v
     x = torch.linalg.qr(torch.stack([u, v], -1).double(), mode="complete").Q[..., 2:]
-    independent = torch.linalg.svdvals(torch.stack([u / u.norm(dim=-1, keepdim=True),
-                                                    v / v.norm(dim=-1, keepdim=True)],
-                                                   -1))[..., -1] > 0.1
+    units = torch.stack([t / t.norm(dim=-1, keepdim=True) for t in (u, v)], -1)
+    independent = torch.linalg.svdvals(units)[..., -1] > 0.1
     q = cayley_rank2(*plane).double()
     tolerance = 500 * torch.finfo(u.dtype).eps
     assert ((q @ x - x).abs().amax(dim=(-1, -2))[independent] < tolerance).all()
@@ -176,7 +179,7 @@ def test_a_quarter_turn():
 
 @pytest.mark.parametrize("n", [3, 4, 6])
 def test_minors_beat_the_gram_form(n):
-    # float32, entries of size 100: the two terms under the root are 10⁸ and nearly equal
+    # For float32 entries of size 100, the two terms under the root are 10⁸ and nearly equal.
     u = 100 * normal(200, n, dtype=torch.float32)
     v = u + normal(200, n, seed=1, dtype=torch.float32)
     m = generator_matrix(u, v, torch.full((200,), 0.1))
@@ -210,11 +213,12 @@ def test_rank2_gradients_in_float32_are_those_of_float64(n, scale, seed):
 
 
 @pytest.mark.parametrize("n", [3, 4])
-def test_where_both_vectors_vanish_so_do_all_gradients(n):
+def test_all_gradients_vanish_where_both_vectors_do(n):
     leaves = [torch.zeros(n, dtype=torch.float64, requires_grad=True) for _ in range(2)]
     beta = torch.ones((), dtype=torch.float64, requires_grad=True)
     gradients = torch.autograd.grad(cayley_rank2(*leaves, beta), [*leaves, beta], normal(n, n))
-    assert all((g.abs() < 1e-300).all() for g in gradients)  # zero, but for the guard of a length
+    # zero, apart from the guard of a length
+    assert all((g.abs() < 1e-300).all() for g in gradients)
 
 
 @pytest.mark.parametrize("n", [3, 4])
@@ -226,16 +230,15 @@ def test_rank2_takes_leading_axes_and_a_number(n, lead):
     for index in torch.cartesian_prod(*map(torch.arange, lead)).tolist() if len(lead) == 2 else []:
         at = tuple(index)
         assert_close(together[at], cayley_rank2(u[at], v[at], beta[at]), **CLOSE)
-    assert_close(cayley_rank2(u, v, 0.7), cayley_rank2(u, v,
-                                                       torch.full(lead, 0.7, dtype=torch.float64)),
-                 rtol=0, atol=0)
+    full = torch.full(lead, 0.7, dtype=torch.float64)
+    assert_close(cayley_rank2(u, v, 0.7), cayley_rank2(u, v, full), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("n", [3, 4, 5, 8])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_short_vector_is_no_vanishing_one(n, dtype):
-    # u is about 1e-5 long, and v is nearly parallel to it and long enough to turn their plane by a
-    # right angle or so
+def test_a_short_vector_does_not_count_as_zero(n, dtype):
+    # The length of u is about 1e-5. v is nearly parallel to u, and long enough to turn their plane
+    # by about a right angle.
     u, w = normal(30, n, dtype=dtype), normal(30, n, seed=1, dtype=dtype)
     u, v, beta = 1e-5 * u, 1e5 * (3 * u + 1e-5 * w), torch.full((30,), 1e5, dtype=dtype)
     q = cayley_rank2(u, v, beta)
@@ -288,8 +291,8 @@ def pfaffian(m):
 
 @given(skews())
 def test_skew4_is_what_solving_gives_at_any_magnitude(w):
-    # A rounding of W moves Q by up to 2 ‖(I + W)⁻¹‖² ‖W‖ eps: much where one pair of eigenvalues is
-    # large and the other near 0
+    # A rounding error of W moves Q by up to 2 ‖(I + W)⁻¹‖² ‖W‖ eps. This is much where one pair of
+    # eigenvalues is large and the other is near 0.
     for m, q in zip(fractions(w[:3]), cayley_skew4(w[:3]).double()):
         norm = torch.linalg.matrix_norm(rounded(m), 2).item()
         smaller = abs(float(pfaffian(m))) / norm
@@ -299,7 +302,7 @@ def test_skew4_is_what_solving_gives_at_any_magnitude(w):
 
 @given(skews())
 def test_the_pfaffian_form_is_the_solution(w):
-    # in fractions, so that it is the same and not near
+    # in fractions, so that both are equal without rounding
     for m in fractions(w[:3]):
         p, f = minors(m), pfaffian(m)
         dual = [[0, m[2][3], -m[1][3], m[1][2]], [-m[2][3], 0, m[0][3], -m[0][2]],
@@ -317,7 +320,7 @@ def test_rank2_is_skew4_of_its_generator(plane):
 
 
 def test_skew4_turns_two_planes_at_once():
-    # the double quarter turn, out of reach of a single plane
+    # two quarter turns, which no rotation in a single plane gives
     w = torch.zeros(4, 4, dtype=torch.float64)
     w[0, 1] = w[2, 3] = 1.0
     q = cayley_skew4(skew(w))
@@ -332,8 +335,8 @@ def test_skew4_reads_the_skew_part_alone():
 
 @given(scale=st.sampled_from([1e-3, 1.0, 30.0]), seed=seeds)
 def test_skew4_gradients_in_float32_are_those_of_float64(scale, seed):
-    w, cotangent = scale * normal(50, 4, 4, seed=seed, dtype=torch.float32), normal(50, 4, 4,
-                                                                                    seed=seed + 1)
+    w = scale * normal(50, 4, 4, seed=seed, dtype=torch.float32)
+    cotangent = normal(50, 4, 4, seed=seed + 1)
     leaf, wide = w.requires_grad_(), w.detach().double().requires_grad_()
     got, = torch.autograd.grad(cayley_skew4(skew(leaf)), leaf, cotangent.float())
     wanted, = torch.autograd.grad(by_solving(skew(wide)), wide, cotangent)
@@ -389,7 +392,7 @@ CALLS = {"rank 2, n = 3": (cayley_rank2, a_plane(3)), "rank 2, n = 4": (cayley_r
 
 @pytest.mark.parametrize("name", CALLS)
 def test_compiled_in_one_graph_it_is_the_same(name):
-    torch.compiler.reset()  # forget what other tests compiled: recompilations are limited
+    torch.compiler.reset()  # the number of recompilations is limited, over all tests
     call, arguments = CALLS[name]
     n = arguments[0].shape[-1]
     compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
@@ -410,7 +413,7 @@ def test_compiled_it_is_orthogonal_at_any_magnitude_and_under_autocast(name):
     assert q.dtype == torch.float32 and defect(q) < 64
     *others, last = (t.float() for t in arguments)
     assert defect(compiled(*others, 1e6 * last)) < 64
-    if others:  # parallel vectors: their minors are rounding
+    if others:  # parallel vectors, whose minors are only rounding
         assert defect(compiled(1e3 * others[0], 3e3 * others[0], 1e3 * last)) < 64
 
 
@@ -419,14 +422,14 @@ def test_arguments_need_not_be_contiguous(name):
     call, arguments = CALLS[name]
     apart = [torch.stack([t, t], -1)[..., 0] for t in arguments]
     cotangent = normal(2, 5, 4, 4, seed=3).mT
-    for got, wanted in zip(both(call, apart, cotangent), both(call, arguments,
-                                                              cotangent.contiguous())):
+    contiguous = both(call, arguments, cotangent.contiguous())
+    for got, wanted in zip(both(call, apart, cotangent), contiguous, strict=True):
         assert_close(got, wanted, **CLOSE)
 
 
 @given(seed=seeds)
-def test_the_gradient_by_beta_does_not_cancel(seed):
-    # s of a thousand: the two terms of ⟨dM, A⟩ agree in three digits more than their difference has
+def test_the_gradient_with_respect_to_beta_does_not_cancel(seed):
+    # For s of about a thousand, the two terms of ⟨dM, A⟩ agree in their first three digits.
     leaves = [(size * normal(50, *shape, seed=seed + k, dtype=torch.float32)).requires_grad_()
               for k, (size, shape) in enumerate([(30.0, (4,)), (30.0, (4,)), (1.0, ())])]
     cotangent = normal(50, 4, 4, seed=seed + 3)

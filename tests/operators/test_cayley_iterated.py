@@ -1,4 +1,4 @@
-"""JPmHC's iteration towards the Cayley transform, and how far from orthogonal it stops."""
+"""JPmHC's iteration towards the Cayley transform, and how far from orthogonal its result is."""
 
 import math
 
@@ -26,19 +26,18 @@ def eye(n):
 
 @st.composite
 def generators(draw):
-    """A skew n × n matrix of entries of sizes from 1e-6 to 1e6."""
+    """A skew n × n matrix with entries of a size from 1e-6 to 1e6."""
     n, size = draw(st.integers(2, 6)), 10.0 ** draw(st.integers(-6, 6))
     return size * skew(normal(n, n, seed=draw(st.integers(0, 2**16)), dtype=draw(dtypes)))
 
 
 def turn(z, alpha=0.1, dtype=torch.float64):
-    """A skew 2 × 2 matrix W with eigenvalues ±iz/α, and how to read the eigenvalue of a polynomial
-    in it.
-    """
+    """A skew 2 × 2 matrix W with the eigenvalues ±iz/α."""
     return torch.tensor([[0.0, -z / alpha], [z / alpha, 0.0]], dtype=dtype)
 
 
 def eigenvalue(y):
+    """The eigenvalue of a polynomial in such a matrix."""
     return complex(y[0, 0].item(), y[1, 0].item())
 
 
@@ -48,7 +47,7 @@ def eigenvalue(y):
 def test_the_curve_of_its_eigenvalues(z, dtype):
     shifted, identity = (eigenvalue(cayley_iterated(turn(z, dtype=dtype), start=start))
                          for start in ("shifted", "identity"))
-    eps = torch.finfo(dtype).eps  # each term of size zᵏ is rounded a few times
+    eps = torch.finfo(dtype).eps  # each term, of size zᵏ, is rounded a few times
     cubic, square = (16 * eps * (1 + abs(z)) ** degree for degree in (3, 2))
     assert shifted == pytest.approx(1 + 1j * z - z**2 / 2 - 1j * z**3 / 4, rel=0, abs=cubic)
     assert abs(shifted) ** 2 == pytest.approx(1 - z**4 / 4 + z**6 / 16, rel=0,
@@ -60,10 +59,10 @@ def test_the_curve_of_its_eigenvalues(z, dtype):
 
 def test_two_steps_attain_minus_one_and_lose_more_than_half_of_the_energy():
     assert eigenvalue(cayley_iterated(turn(2.0))) == pytest.approx(-1, abs=1e-12)
-    assert abs(eigenvalue(cayley_iterated(turn(math.sqrt(8 / 3))))) ** 2 == pytest.approx(11 / 27,
-                                                                                          abs=1e-12)
-    assert abs(eigenvalue(cayley_iterated(turn(math.sqrt(2)), start="identity"))
-               + 1) == pytest.approx(math.sqrt(3), abs=1e-12)
+    least = eigenvalue(cayley_iterated(turn(math.sqrt(8 / 3))))
+    assert abs(least) ** 2 == pytest.approx(11 / 27, abs=1e-12)
+    nearest = eigenvalue(cayley_iterated(turn(math.sqrt(2)), start="identity"))
+    assert abs(nearest + 1) == pytest.approx(math.sqrt(3), abs=1e-12)
 
 
 @given(generators(), st.floats(0.01, 2))
@@ -82,8 +81,8 @@ def test_the_defect_after_one_and_two_steps(w, alpha):
 @given(generators(), st.integers(1, 4))
 def test_starting_at_the_identity_is_one_step_behind(w, steps):
     later, wanted = cayley_iterated(w, steps + 1, start="identity"), cayley_iterated(w, steps)
-    assert_close(later, wanted, rtol=0, atol=8 * torch.finfo(w.dtype).eps
-                 * wanted.abs().max().item())
+    tolerance = 8 * torch.finfo(w.dtype).eps * wanted.abs().max().item()
+    assert_close(later, wanted, rtol=0, atol=tolerance)
 
 
 def test_it_tends_to_the_closed_form_below_norm_one_and_diverges_above():

@@ -20,15 +20,15 @@ from geolab.operators import (
 
 CLOSE = dict(rtol=0, atol=1e-12)
 coordinates = st.floats(-1, 1)
-betas = st.floats(-1, 3)  # more than the [0, 2] of the papers
+betas = st.floats(-1, 3)  # the papers use [0, 2] only
 magnitudes = st.floats(-6, 6).map(lambda power: 10**power)
 dtypes = st.sampled_from([torch.float32, torch.float64])
 
 
 def near(k, size=1.0):
-    """To rounding: every law here is a sum of d products, of terms up to `size`.
+    """Tolerance for rounding: every law here is a sum of d products, with terms up to `size`.
 
-    Below `tiny` numbers have fewer digits.
+    Numbers below `tiny` have fewer digits.
     """
     info = torch.finfo(k.dtype)
     return dict(rtol=0, atol=16 * (k.shape[-1] + 1) * (info.eps * float(size) + info.tiny),
@@ -41,8 +41,9 @@ def largest(tensor):
 
 @st.composite
 def tensors(draw, *shape, dtype=torch.float64, least=0.0):
-    """Numbers up to a size from 1e-6 to 1e6, along the last axis vectors of at least `least` times
-    that length.
+    """Numbers up to a size from 1e-6 to 1e6.
+
+    Along the last axis they are vectors, each longer than `least` times that size.
     """
     numbers = arrays(np.float64, shape, elements=coordinates).map(torch.as_tensor)
     numbers = draw(numbers.filter(lambda h: not least or (h.norm(dim=-1) > least).all()))
@@ -57,8 +58,9 @@ def directions(draw, most=8):
 
 @st.composite
 def updates(draw, channels):
-    """A state X, its direction k, value v and β, with up to two leading axes; a vector state where
-    channels is 0.
+    """A state X, its direction k, value v and β, with up to two leading axes.
+
+    The state is a vector where channels is 0.
     """
     lead = draw(st.sampled_from([(), (2,), (2, 3)]))
     d, dtype = draw(st.integers(1, 5)), draw(dtypes)
@@ -70,8 +72,9 @@ def updates(draw, channels):
 
 
 def rounding(case):
-    """What an update may be off by: k is unit and |β| at most 3, so no term exceeds a few times the
-    largest of X and v.
+    """Tolerance for an update.
+
+    k is unit and |β| is at most 3, so no term exceeds a few times the largest number in X and v.
     """
     x, k, v, _ = case
     return near(k, largest(x) + largest(v))
@@ -84,7 +87,7 @@ def wide(case):
 # ---------------------------------------------------------------- unit_direction
 
 @given(dtypes.flatmap(lambda dtype: tensors(3, 5, dtype=dtype, least=1e-3)), magnitudes)
-def test_unit_direction_without_guard_has_unit_length_and_no_scale(h, scale):
+def test_without_a_guard_a_direction_has_unit_length_and_the_scale_of_h_cancels(h, scale):
     k = unit_direction(h)
     assert_close(k.norm(dim=-1), torch.ones(3), **near(k))
     assert_close(unit_direction(scale * h), k, **near(k))
@@ -99,12 +102,10 @@ def test_unit_direction_with_a_guard_is_the_stated_formula(h, eps):
 
 
 @given(dtypes, magnitudes)
-def test_the_guard_takes_a_part_that_is_its_share(dtype, eps):
-    # of h as long as eps the square of k is one half
+def test_with_a_guard_as_long_as_h_the_square_of_k_is_one_half(dtype, eps):
     h = torch.tensor([0.6, 0.0, -0.8], dtype=dtype) * eps
-    assert unit_direction(h, eps).square().sum().item() == pytest.approx(0.5,
-                                                                         rel=16
-                                                                         * torch.finfo(dtype).eps)
+    square = unit_direction(h, eps).square().sum().item()
+    assert square == pytest.approx(0.5, rel=16 * torch.finfo(dtype).eps)
 
 
 def test_the_guard_keeps_value_and_gradient_finite_at_zero():
@@ -129,9 +130,8 @@ def test_eigenvalues_are_ones_and_one_minus_beta(k, beta):
 @given(directions(), betas)
 def test_singular_values_and_determinant(k, beta):
     a = delta_matrix(k, beta).double()
-    expected = torch.tensor([1.0] * (len(k) - 1) + [abs(1 - beta)],
-                            dtype=torch.float64).sort(descending=True).values
-    assert_close(torch.linalg.svdvals(a), expected, **near(k))
+    expected = torch.tensor([1.0] * (len(k) - 1) + [abs(1 - beta)], dtype=torch.float64)
+    assert_close(torch.linalg.svdvals(a), expected.sort(descending=True).values, **near(k))
     assert torch.linalg.det(a).item() == pytest.approx(1 - beta, abs=near(k)["atol"])
 
 
@@ -141,14 +141,13 @@ def test_lifted_to_several_value_channels_the_determinant_is_a_power(k, beta, ch
     x = torch.zeros(d, channels, dtype=k.dtype)
     lifted = torch.autograd.functional.jacobian(lambda x: delta_shortcut(x, k, beta), x)
     det = torch.linalg.det(lifted.reshape(d * channels, d * channels).double())
-    # |1 − β| is at most 2
-    assert det.item() == pytest.approx((1 - beta) ** channels,
-                                       abs=near(k, channels * 2**channels)["atol"])
+    tolerance = near(k, channels * 2**channels)["atol"]  # |1 − β| is at most 2
+    assert det.item() == pytest.approx((1 - beta) ** channels, abs=tolerance)
 
 
 @given(directions(), betas)
 def test_orthogonal_if_and_only_if_beta_is_zero_or_two(k, beta):
-    # AᵀA − I = β (β − 2) k kᵀ, so the defect vanishes at 0 and at 2 and nowhere else
+    # AᵀA − I = β (β − 2) k kᵀ, so the defect vanishes only at 0 and at 2
     a = delta_matrix(k, beta).double()
     defect = torch.linalg.matrix_norm(a.T @ a - torch.eye(len(k), dtype=torch.float64))
     assert defect.item() == pytest.approx(abs(beta * (beta - 2)), abs=near(k, 2)["atol"])
@@ -164,8 +163,8 @@ def test_the_three_named_gates(k):
 
 
 @given(updates(channels=0), st.floats(0, 2))
-def test_the_shortcut_never_lengthens_a_state_for_beta_up_to_two_and_keeps_it_at_the_ends(case,
-                                                                                          beta):
+def test_for_beta_up_to_two_the_shortcut_never_lengthens_a_state_and_keeps_lengths_at_the_ends(
+        case, beta):
     x, k, _, _ = case
     length, tolerance = x.norm(dim=-1), near(k, largest(x))["atol"]
     assert (delta_shortcut(x, k, beta).norm(dim=-1) <= length + tolerance).all()
@@ -188,8 +187,8 @@ def test_update_of_a_vector_state_is_a_x_plus_beta_v_k(case):
 @given(updates(channels=4))
 def test_update_of_a_matrix_state_is_a_x_plus_beta_k_v(case):
     x, k, v, beta = case
-    kept, write = delta_matrix(k, beta).double() @ x.double(), torch.einsum("...,...i,...j->...ij",
-                                                                            *wide((beta, k, v)))
+    kept = delta_matrix(k, beta).double() @ x.double()
+    write = torch.einsum("...,...i,...j->...ij", *wide((beta, k, v)))
     updated = delta_update(x, k, v, beta)
     assert (updated.shape, updated.dtype) == (x.shape, x.dtype)
     assert_close(updated, kept + write, **rounding(case))
@@ -234,9 +233,8 @@ def test_the_law_holds_for_a_direction_of_any_length(case, length):
     size = largest(x) * (1 + length**2) + largest(v) * length
     exact = wide((x, k, v, beta))
     erased = exact[2] - torch.einsum("...i,...ij->...j", exact[1], exact[0])
-    assert_close(delta_update(x, k, v, beta), exact[0] + torch.einsum("...,...i,...j->...ij",
-                                                                      exact[3], exact[1], erased),
-                 **near(k, size))
+    change = torch.einsum("...,...i,...j->...ij", exact[3], exact[1], erased)
+    assert_close(delta_update(x, k, v, beta), exact[0] + change, **near(k, size))
 
 
 @pytest.mark.parametrize("inner", [(), (3,)])
@@ -258,17 +256,16 @@ def test_leading_axes_are_one_update_each(inner):
 def test_one_direction_for_all_positions_is_that_direction_at_each(case, beta):
     x, k = case[0], unit_direction(case[1])
     beta = torch.full((2, 1, 1), beta, dtype=x.dtype)
-    assert_close(delta_shortcut(x, k, beta), delta_shortcut(x, k.expand(2, 1, 4, 3),
-                                                            beta.expand(2, 1, 4)),
-                 **near(k, largest(x)))
+    each = delta_shortcut(x, k.expand(2, 1, 4, 3), beta.expand(2, 1, 4))
+    assert_close(delta_shortcut(x, k, beta), each, **near(k, largest(x)))
 
 
 def test_directions_broadcast_over_states():
     generator = torch.Generator().manual_seed(2)
     x = torch.randn(1, 5, 3, generator=generator)
     k = unit_direction(torch.randn(2, 1, 3, generator=generator))
-    assert_close(delta_shortcut(x, k, 0.5), delta_shortcut(x.expand(2, 5, 3), k.expand(2, 5, 3),
-                                                           0.5))
+    each = delta_shortcut(x.expand(2, 5, 3), k.expand(2, 5, 3), 0.5)
+    assert_close(delta_shortcut(x, k, 0.5), each)
 
 
 @pytest.mark.parametrize("inner", [(), (3,)])
@@ -303,8 +300,6 @@ def test_gradients():
     assert check(delta_shortcut, (leaf(2, 5, 3), leaf(2, 1, 3), leaf(2, 1)))
 
 
-# ---------------------------------------------------------------- errors
-
 # ---------------------------------------------------------------- one rate per feature
 
 def diagonal_case(seed):
@@ -319,11 +314,11 @@ def test_the_diagonal_update_scales_each_feature_and_adds_its_share(seed, dtype,
     case = size * x, share * update, beta, alpha
     x, update, beta, alpha = wide(case)
     updated, shortcut = diagonal_update(*case), torch.diag_embed(1 - alpha * beta)
-    # what is added up; each is rounded a few times
+    error = updated - (shortcut @ x.unsqueeze(-1)).squeeze(-1) - beta * update
+    # the sum of all terms, each of which is rounded a few times
     terms = (1 + (alpha * beta).abs()) * x.abs() + (beta * update).abs()
     assert updated.dtype == dtype
-    assert ((updated - (shortcut @ x.unsqueeze(-1)).squeeze(-1) - beta * update).abs() <= 4
-            * torch.finfo(dtype).eps * terms).all()
+    assert (error.abs() <= 4 * torch.finfo(dtype).eps * terms).all()
 
 
 def test_the_diagonal_update_has_first_and_second_derivatives():
@@ -343,6 +338,8 @@ def test_the_diagonal_update_refuses_other_shapes():
     with pytest.raises(ValueError, match=r"alpha must be one number, got shape \(2,\)"):
         diagonal_update(x, update, beta, alpha.expand(2))
 
+
+# ---------------------------------------------------------------- errors
 
 def test_delta_matrix_refuses_a_direction_of_another_length():
     with pytest.raises(ValueError, match=r"direction must have unit length .*got length 0\.5;"):
@@ -368,7 +365,7 @@ def test_beta_with_an_axis_too_many_is_refused():
         delta_update(torch.ones(2, 3), unit_direction(torch.ones(2, 3)), 0.0, torch.ones(2, 1))
 
 
-def test_a_shared_direction_is_normalised_as_any_other():
+def test_a_shared_direction_is_normalised_like_any_other():
     x, h = (torch.randn(2, m, 3, dtype=torch.float64) for m in (5, 1))
     beta = torch.rand(2, 1, dtype=torch.float64)
     for eps in (0.0, 1e-12, 0.5):

@@ -26,25 +26,25 @@ dtypes = st.sampled_from([torch.float32, torch.float64])
 
 
 def near(q, size=1.0):
-    """To rounding:
+    """Tolerance for rounding.
 
-    Q and H are orthogonal to it at any magnitude of what makes them, and singular values move no
-    more than they do.
+    Q and H are orthogonal to rounding for arguments of any size, and their singular values move by
+    no more than the matrices do.
     """
     return dict(rtol=0, atol=16 * q.shape[-1] * torch.finfo(q.dtype).eps * size, check_dtype=False)
 
 
 @st.composite
 def rotations_and_directions(draw, *lead, most=6):
-    """Q in SO(n) and k of unit length, made of vectors and β of sizes from 1e-6 to 1e6."""
+    """Q in SO(n) and k of unit length, from vectors and β of sizes from 1e-6 to 1e6."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
     n, dtype = draw(st.integers(2, most)), draw(dtypes)
     u, v, h = (draw(magnitudes) * torch.randn(*lead, n, dtype=torch.float64,
                                               generator=generator).to(dtype) for _ in range(3))
     q = cayley_rank2(u, v, draw(st.sampled_from([-1, 1])) * draw(magnitudes))
     if n == 4:
-        q = q @ cayley_skew4(skew(draw(magnitudes) * torch.randn(*lead, 4, 4, dtype=torch.float64,
-                                                                 generator=generator).to(dtype)))
+        w = torch.randn(*lead, 4, 4, dtype=torch.float64, generator=generator)
+        q = q @ cayley_skew4(skew(draw(magnitudes) * w.to(dtype)))
     return q, unit_direction(h)
 
 
@@ -65,26 +65,25 @@ def test_singular_values_lie_between_the_gate_and_one(pair, gate):
 
 @given(rotations_and_directions(), gates)
 def test_every_singular_value_from_the_angles_between_the_two(pair, gate):
-    # σ² = 1 − 4γ(1 − γ) sin²(φ/2) at the eigenvalues exp(iφ) of QᵀH; squares, since near 0 a root
-    # makes roundings large
+    # σ² = 1 − 4γ(1 − γ) sin²(φ/2) at the eigenvalues exp(iφ) of QᵀH. This compares squares, since
+    # a square root near 0 makes rounding errors large.
     q, h = (end.double() for end in ends(pair))
     phases = torch.linalg.eigvals(q.T @ h).angle()
-    expected = (1 - 4 * gate * (1 - gate)
-                * (phases / 2).sin().square()).sort(descending=True).values
-    assert_close(torch.linalg.svdvals(blend(*ends(pair), gate).double()).square(), expected,
-                 **near(pair[0], 2))
+    expected = 1 - 4 * gate * (1 - gate) * (phases / 2).sin().square()
+    squares = torch.linalg.svdvals(blend(*ends(pair), gate).double()).square()
+    assert_close(squares, expected.sort(descending=True).values, **near(pair[0], 2))
 
 
 @given(rotations_and_directions(), gates)
 def test_the_determinant_has_the_sign_of_the_nearer_end(pair, gate):
     g = blend(*ends(pair), gate).double()
     det = torch.linalg.svdvals(g).prod().item() * np.sign(2 * gate - 1)
-    # where the sign isn't sure, σ is 0
+    # where rounding decides the sign, the smallest σ is about 0
     assert torch.linalg.det(g).item() == pytest.approx(det, abs=2 * near(pair[0])["atol"])
 
 
 @given(rotations_and_directions())
-def test_half_way_it_is_singular_and_the_ends_are_the_two(pair):
+def test_half_way_the_blend_is_singular_and_its_ends_are_q_and_h(pair):
     q, h = ends(pair)
     assert torch.linalg.svdvals(blend(q, h, 0.5).double()).min() < near(q)["atol"]
     assert_close(blend(q, h, 1.0), q, rtol=0, atol=0)
@@ -124,7 +123,7 @@ def test_gradients():
     assert torch.autograd.gradcheck(geodesic, (q, k, gate))
     assert torch.autograd.gradcheck(midpoint_penalty, gate)
     half = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
-    # it doesn't push a gate that sits half way
+    # the penalty doesn't move a gate that is exactly half way
     assert torch.autograd.grad(midpoint_penalty(half), half)[0] == 0
 
 
@@ -141,7 +140,7 @@ def streams_and_numbers(*lead, n=4, d=5, seed=0):
 
 @st.composite
 def mixes(draw):
-    """The arguments of a mix, x, u, v and β of sizes from 1e-6 to 1e6."""
+    """The arguments of a mix, with x, u, v and β of sizes from 1e-6 to 1e6."""
     dtype, n, seed = draw(dtypes), draw(st.integers(2, 6)), draw(st.integers(0, 2**16))
     x, u, v, beta, k, gate = (t.to(dtype) for t in streams_and_numbers(3, 2, n=n, seed=seed))
     x, u, v, beta = (draw(magnitudes) * t for t in (x, u, v, beta))
@@ -158,14 +157,14 @@ def test_the_mix_is_the_blend_of_a_rotated_and_a_reflected_state(case):
 
 
 @given(mixes())
-def test_the_mix_takes_no_more_of_a_state_than_the_gate_says_and_never_lengthens_it(case):
+def test_the_mix_keeps_at_least_the_share_that_the_gate_says_and_never_lengthens_a_state(case):
     x, u, _, _, _, gate = case
     share, tolerance = gated_mix(*case).norm(dim=-2) / x.norm(dim=-2), near(u)["atol"]
-    assert (share <= 1 + tolerance).all() and (share >= (2 * gate - 1).abs().unsqueeze(-1)
-                                               - tolerance).all()
+    least = (2 * gate - 1).abs().unsqueeze(-1)
+    assert (share <= 1 + tolerance).all() and (share >= least - tolerance).all()
 
 
-def test_its_ends_are_the_two_and_without_a_gate_it_rotates():
+def test_the_ends_of_the_mix_are_q_and_h_and_without_a_gate_it_rotates():
     x, u, v, beta, k, _ = streams_and_numbers(3)
     assert_close(gated_mix(x, u, v, beta, k, 0.0), householder_matrix(k) @ x, **CLOSE)
     assert_close(gated_mix(x, u, v, beta, k, 1.0), gated_mix(x, u, v, beta), **CLOSE)
@@ -174,8 +173,8 @@ def test_its_ends_are_the_two_and_without_a_gate_it_rotates():
 
 def test_leading_axes_of_the_numbers_may_be_fewer():
     x, *numbers = streams_and_numbers(3, 2)
-    by_row, one = gated_mix(x, *(t[:, :1] for t in numbers)), gated_mix(x,
-                                                                        *(t[0, 0] for t in numbers))
+    by_row = gated_mix(x, *(t[:, :1] for t in numbers))
+    one = gated_mix(x, *(t[0, 0] for t in numbers))
     for i in range(3):
         for j in range(2):
             assert_close(by_row[i, j], gated_mix(x[i, j], *(t[i, 0] for t in numbers)), **CLOSE)
@@ -193,7 +192,7 @@ def test_gradients_of_the_mix():
     assert torch.autograd.gradcheck(gated_mix, leaves[:4])
 
 
-def test_a_half_precision_state_stays_so_and_the_numbers_need_not_be():
+def test_a_half_precision_state_keeps_its_dtype_beside_float32_coefficients():
     x, *numbers = streams_and_numbers(3)
     mixed = gated_mix(x.bfloat16(), *(t.float() for t in numbers))
     assert mixed.dtype == torch.bfloat16
@@ -228,10 +227,9 @@ def test_the_geodesic_is_a_complex_power_of_the_reflection(pair, gate):
     n = q.shape[-1]
     power = torch.eye(n) + (np.exp(1j * np.pi * (1 - gate)) - 1) * k.unsqueeze(-1) * k.unsqueeze(-2)
     generator = torch.Generator().manual_seed(0)
-    halves = torch.randn(7, 2 * n, dtype=torch.float64, generator=generator).view(7, n, 2)
-    halves = torch.view_as_complex(halves)
-    turned = torch.view_as_real(((q.to(power.dtype) @ power)
-                                 @ halves.unsqueeze(-1)).squeeze(-1)).flatten(-2)
+    x = torch.randn(7, 2 * n, dtype=torch.float64, generator=generator)
+    halves = torch.view_as_complex(x.view(7, n, 2))
+    turned = ((q.to(power.dtype) @ power) @ halves.unsqueeze(-1)).squeeze(-1)
     g = geodesic(*pair, one_gate(pair, gate)).double()
-    assert_close((g @ torch.view_as_real(halves).flatten(-2).unsqueeze(-1)).squeeze(-1), turned,
+    assert_close((g @ x.unsqueeze(-1)).squeeze(-1), torch.view_as_real(turned).flatten(-2),
                  **near(pair[0], halves.abs().max().item()))

@@ -13,13 +13,13 @@ def normal(*shape, seed=0):
 
 @given(st.integers(0, 2**16), st.sampled_from([(), (3,), (2, 3)]), st.integers(1, 40),
        st.integers(1, 9))
-def test_it_is_the_map_of_the_normalised_state(seed, lead, features, outputs):
+def test_it_maps_the_normalised_state(seed, lead, features, outputs):
     x, weight = normal(*lead, features, seed=seed), normal(outputs, features, seed=seed + 1)
-    assert_close(rms_linear(x, weight, 1e-3), torch.nn.functional.rms_norm(x, (features,), eps=1e-3)
-                 @ weight.mT, rtol=1e-12, atol=1e-12)
+    normalised = torch.nn.functional.rms_norm(x, (features,), eps=1e-3)
+    assert_close(rms_linear(x, weight, 1e-3), normalised @ weight.mT, rtol=1e-12, atol=1e-12)
 
 
-def test_it_sees_a_direction_and_no_size():
+def test_the_size_of_a_state_cancels():
     x, weight = normal(5, 12), normal(3, 12, seed=1)
     assert_close(rms_linear(1e6 * x, weight, 1e-20), rms_linear(x, weight, 1e-20), rtol=1e-12,
                  atol=0)

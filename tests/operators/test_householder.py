@@ -15,22 +15,23 @@ dtypes = st.sampled_from([torch.float32, torch.float64])
 
 
 def near(k, size=1.0):
-    """To rounding: k is unit to a few eps, and every law here is a sum of d products of its
-    numbers, times `size`.
+    """Tolerance for rounding.
+
+    k is unit to a few eps, and every law here is a sum of d products of its numbers, times `size`.
     """
     return dict(rtol=0, atol=8 * len(k) * torch.finfo(k.dtype).eps * size)
 
 
 @st.composite
 def vectors(draw, d):
-    """(d,) in float64, not zero: the largest number is of a size from 1e-6 to 1e6."""
+    """(d,) in float64, not zero. The largest number has a size from 1e-6 to 1e6."""
     h = draw(arrays(np.float64, d, elements=coordinates).filter(np.any))
     return torch.from_numpy(h / np.abs(h).max() * draw(magnitudes))
 
 
 @st.composite
 def directions(draw, most=8):
-    """k of unit length, in 1 to `most` dimensions, from any vector that isn't zero."""
+    """k of unit length, in 1 to `most` dimensions, from any vector that is not zero."""
     return unit_direction(draw(vectors(draw(st.integers(1, most)))).to(draw(dtypes)))
 
 

@@ -1,5 +1,6 @@
-"""Autocast doesn't reach into an operator: what it makes stays on its manifold, and a state keeps
-its dtype.
+"""Autocast doesn't change what happens inside an operator.
+
+A matrix that an operator makes stays on its manifold, and a state keeps its dtype.
 """
 
 import pytest
@@ -39,8 +40,8 @@ def half():
 
 
 def rotations(dtype):
-    u, v, w = normal(50, 4, dtype=dtype), normal(50, 4, seed=1,
-                                                 dtype=dtype), skew(normal(50, 4, 4, dtype=dtype))
+    u, v = normal(50, 4, dtype=dtype), normal(50, 4, seed=1, dtype=dtype)
+    w = skew(normal(50, 4, 4, dtype=dtype))
     beta = torch.ones(50, dtype=dtype)
     gate = normal(50, seed=2).sigmoid().to(dtype)
     return {"rank 2, n = 4": lambda: cayley_rank2(u, v, beta),
@@ -102,13 +103,13 @@ def applications(state_dtype, dtype):
 def test_a_state_keeps_its_dtype_and_precision_under_autocast(name, dtype):
     exact = applications(torch.float32, dtype)[name]()
     with half():
-        # float32 throughout
+        # all arithmetic is in float32
         assert_close(applications(torch.float32, dtype)[name](), exact, rtol=0, atol=0)
         assert applications(HALF, dtype)[name]().dtype == HALF
     assert exact.dtype == torch.float32
 
 
-def test_gradients_come_back_in_the_dtype_of_what_they_belong_to():
+def test_gradients_have_the_dtype_of_their_inputs():
     w = normal(5, 4, 4, dtype=HALF).requires_grad_()
     with half():
         loss = (cayley_skew4(skew(w)) * normal(5, 4, 4)).sum()
@@ -119,15 +120,15 @@ def test_gradients_come_back_in_the_dtype_of_what_they_belong_to():
     assert_close(w.grad.float(), wide.grad, rtol=0.05, atol=0.05)
 
 
-def test_a_tensor_without_data_passes():
+def test_operators_take_tensors_without_data():
     assert sinkhorn(torch.empty(2, 4, 4, device="meta")).shape == (2, 4, 4)
     assert stream_mix(torch.empty(2, 4, 8, device="meta"),
                       torch.empty(4, 4, device="meta")).device.type == "meta"
 
 
 def test_every_operator_compiles_in_one_process():
-    # torch.compile counts recompilations per code object: operators in a shared wrapper would use
-    # up its limit
+    # torch.compile limits recompilations per code object. Operators that share a wrapper would
+    # exceed the limit.
     k, q = unit_direction(normal(3, 4)), cayley_skew4(normal(3, 4, 4))
     gate = normal(3, seed=2).sigmoid()
     x, h = normal(3, 4, 8), normal(3, 8)

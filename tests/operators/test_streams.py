@@ -15,8 +15,9 @@ def normal(*shape, seed=0, dtype=torch.float64):
 
 @st.composite
 def cases(draw):
-    """Streams, coefficients of as many leading axes, of one that broadcasts, or of none, and the
-    scale of all.
+    """Streams, weights, a matrix, an update, and their scale.
+
+    The coefficients have all leading axes of the streams, or a last one of size 1, or none.
     """
     lead = draw(st.sampled_from([(), (3,), (2, 3), (2, 0)]))
     fewer = draw(st.sampled_from([lead, (), lead[:-1] + (1,) if lead else ()]))
@@ -31,16 +32,15 @@ def test_read_mix_and_write_are_their_sums(case, dtype):
     x, weights, matrix, update, scale = case
     near = dict(rtol=0, atol=20 * scale * torch.finfo(dtype).eps, check_dtype=False)
     x32, w32, m32, u32 = (t.to(dtype) for t in (x, weights, matrix, update))
-    assert_close(stream_read(x32, w32), torch.einsum("...n,...nd->...d", w32.double(),
-                                                     x32.double()), **near)
-    assert_close(stream_mix(x32, m32), torch.einsum("...mn,...nd->...md", m32.double(),
-                                                    x32.double()), **near)
-    written = w32.double().unsqueeze(-1) * u32.double().unsqueeze(-2)
-    assert_close(stream_mix_write(x32, m32, w32, u32),
-                 torch.einsum("...mn,...nd->...md", m32.double(), x32.double()) + written, **near)
+    wide, weights, matrix, update = (t.double() for t in (x32, w32, m32, u32))
+    mixed = torch.einsum("...mn,...nd->...md", matrix, wide)
+    written = weights.unsqueeze(-1) * update.unsqueeze(-2)
+    assert_close(stream_read(x32, w32), torch.einsum("...n,...nd->...d", weights, wide), **near)
+    assert_close(stream_mix(x32, m32), mixed, **near)
+    assert_close(stream_mix_write(x32, m32, w32, u32), mixed + written, **near)
 
 
-def test_a_matrix_of_other_rows_gives_as_many_sums():
+def test_a_matrix_gives_one_sum_per_row():
     x, rows = normal(2, 3, 4, 5), normal(2, 3, 6, 4, seed=1)
     sums = torch.stack([stream_read(x, a) for a in rows.unbind(-2)], dim=-2)
     assert_close(stream_mix(x, rows), sums, **CLOSE)
@@ -60,7 +60,7 @@ def test_inputs_stay_as_they_were():
     assert_close(list(given), before, rtol=0, atol=0)
 
 
-def test_strided_inputs_are_no_different():
+def test_strided_inputs_give_the_same():
     strided = (normal(4, 3, 5).transpose(0, 1), normal(3, 4, 4, seed=3).mT, normal(4, 3, seed=1).T,
                normal(5, 3, seed=2).T)
     assert_close(stream_mix_write(*strided), stream_mix_write(*(t.contiguous() for t in strided)),
@@ -70,8 +70,8 @@ def test_strided_inputs_are_no_different():
 @pytest.mark.parametrize("fewer", [(2, 3), (1, 3), ()])
 def test_gradients(fewer):
     x, update = normal(2, 3, 4, 5).requires_grad_(), normal(2, 3, 5, seed=1).requires_grad_()
-    weights, matrix = normal(*fewer, 4, seed=2).requires_grad_(), normal(*fewer, 4, 4,
-                                                                         seed=3).requires_grad_()
+    weights = normal(*fewer, 4, seed=2).requires_grad_()
+    matrix = normal(*fewer, 4, 4, seed=3).requires_grad_()
     assert torch.autograd.gradcheck(stream_read, (x, weights))
     assert torch.autograd.gradcheck(stream_mix, (x, matrix))
     assert torch.autograd.gradcheck(stream_mix_write, (x, matrix, weights, update))
