@@ -62,7 +62,7 @@ class Task(ABC):
         They learn nothing, or no more than one linear map. A task that knows their losses without
         making predictions defines `baselines` instead.
         """
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} must define predictions or baselines, has neither")
 
     def require_counts(self, **at_least: int) -> None:
         """Raise ValueError unless each named field is a whole number and at least the given one."""

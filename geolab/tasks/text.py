@@ -12,6 +12,7 @@ in nats per token of the corpus's own tokenizer.
 
 import hashlib
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,9 +54,9 @@ class Corpus(Classification):
             raise ValueError(f"corpus must be one of {names}, or a folder with .txt files, "
                              f"got {self.corpus!r}")
 
+    @abstractmethod
     def tokens(self, split: str) -> np.ndarray:
         """(length,): the tokens of a split, end to end."""
-        raise NotImplementedError
 
     def sample(self, split: str, seed: int | None = None) -> Pairs:
         """Windows that lie side by side; with a seed, as many windows that start at random.
