@@ -64,8 +64,9 @@ def plan(d: int, d_v: int, most: int) -> dict[str, int]:
     Small tokens share a program of 4 warps.
 
     As long as tiles times warps is at most `most`, two programs fit into a multiprocessor's
-    registers. Then a program holds its whole tokens, and reads nothing twice. Of longer tokens it
-    holds the first two tiles, and both passes read the others, the second time from a cache.
+    registers. Then a program holds its whole tokens, and reads nothing twice. It holds
+    the first two tiles of a longer token; both passes read the others, the second time from a
+    cache.
     """
     channels = triton.next_power_of_2(d_v)
     warps = min(triton.next_power_of_2(triton.cdiv(d * channels, 1024)), 16)

@@ -33,7 +33,7 @@ def test_words_are_lower_case_marks_stand_alone_and_lines_end(rhyme):
 
 def test_numbers_go_by_frequency_and_the_rest_is_unknown(rhyme):
     task = Words(types=3, context=4, corpus="ptb")
-    # Of the four words that occur twice, the first two in the text have numbers.
+    # Four words occur twice; the first two of them in the text have numbers.
     assert task.words() == ["<unk>", "the", "cat", "sat"] and task.vocabulary == 4
     inputs, targets = task.sample("train")
     assert inputs[:2].tolist() == [[1, 2, 3, 0], [1, 2, 0, 0]]

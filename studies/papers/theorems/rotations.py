@@ -37,8 +37,8 @@ THEOREMS = [
     Theorem("E-MHC-Geo", "theorem 4.6",
             "No finite parameters give the eigenvalue −1.",
             CAYLEY, "cayley-no-minus-one", "holds",
-            "Of one operator. Eigenvalues come as near as one likes, and a product of two quarter "
-            "turns has −1."),
+            "This holds for one operator. Eigenvalues come as near as one likes, and a product of "
+            "two quarter turns has −1."),
     Theorem("E-MHC-Geo", "lemma A.1",
             "I + M and I − M commute.",
             CAYLEY, "cayley-commute", "holds"),
@@ -69,8 +69,8 @@ THEOREMS = [
     Theorem("JPmHC", "section 3.1",
             "Two steps at α = 0.1 are orthogonal to within 1e-3.",
             CAYLEY, "cayley-iteration-defect", "holds with a correction",
-            "As a bound on the largest entry, for α‖W‖ ≤ 0.25. Of Gaussian generators with "
-            "entries of 0.3 nearly all pass, of 0.9 two fifths, of 3 none; at 10 the iteration "
+            "As a bound on the largest entry, for α‖W‖ ≤ 0.25. Nearly all Gaussian generators "
+            "with entries of 0.3 pass, two fifths with 0.9, and none with 3; at 10 the iteration "
             "diverges."),
     Theorem("E-MHC-Geo", "section 7.1",
             "O(n) has two components, rotations and reflections, and no path of orthogonal "
