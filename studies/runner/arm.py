@@ -1,7 +1,7 @@
-"""An arm of a study: one model on one task, with its search over learning rates and its runs.
+"""An arm of a study: one model on one task, with its search and its runs.
 
     arms = comparison("text", {"additive": build_additive, "delta": build_delta}, Text(context=32),
-                      Budget(steps=200), rates=(1e-2, 3e-2), search_steps=200)
+                      Budget(steps=200), Protocol(rates=(5e-3, 1e-2, 2e-2)))
     outcome = train(arms[0], folder="runs/mine")
 
 An arm is one value that another process can be handed. Every run has a checkpoint in the folder,
@@ -11,7 +11,7 @@ so the same call goes on where an interrupted one stopped.
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -20,8 +20,10 @@ from torch import Tensor, nn
 from geolab.distributed import Engine, join, rank
 from geolab.tasks import Task
 from geolab.training import Budget, History, fit
+from studies.protocol import STEPS, Protocol, Setting, at
 
-POINTS = 50  # how many points of a training curve a result file keeps
+POINTS = 50   # how many points of a training curve a result file keeps
+EQUAL = 0.03  # a step that takes so little more or less than the first arm's takes as long
 Measure = Callable[[nn.Module], dict]
 
 
@@ -33,16 +35,13 @@ class Arm:
         part: which comparison of the study it belongs to.
         name: what the file and the figures call the model.
         build: makes the model on the CPU; it is called under `torch.manual_seed(seed)`.
-        budget: how long each run is; its learning rate is replaced by the best one of the search.
-        rates: the learning rates that are tried. A single one needs no search, and gets none.
-        seeds: one run each, at the best rate.
-        search_steps, search_seeds: how long the runs of the search are, and their seeds, which
-            are those of the runs unless told.
+        budget: how long each run is; its learning rate and warm-up are replaced by those of the
+            search.
+        protocol: what is searched for, on which seeds, and what is varied.
         measure: trained model, on the CPU -> numbers that are kept beside its losses.
         untrained: the same for the model as it was built.
         engine: how steps are computed.
-    Raises: ValueError for no seed, a seed that is there twice, no rate, or several rates without
-        search_steps.
+        pace: the time of a step over that of the comparison's first arm.
     """
 
     part: str
@@ -50,23 +49,11 @@ class Arm:
     build: Callable[[], nn.Module]
     task: Task
     budget: Budget
-    rates: Sequence[float]
-    seeds: Sequence[int] = (0, 1, 2)
-    search_steps: int | None = None
-    search_seeds: Sequence[int] | None = None
+    protocol: Protocol
     measure: Measure | None = None
     untrained: Measure | None = None
     engine: Engine = Engine()
-
-    def __post_init__(self) -> None:
-        for name, values in (("seeds", self.seeds), ("rates", self.rates)):
-            if not values:
-                raise ValueError(f"{name} must hold at least one number, got {values!r}")
-        if len(set(self.seeds)) < len(self.seeds):  # a run and its copy have no spread
-            raise ValueError(f"seeds must differ, got {', '.join(map(str, self.seeds))}")
-        if len(self.rates) > 1 and self.search_steps is None:
-            raise ValueError("search_steps must be given to choose among "
-                             f"{len(self.rates)} rates, got None")
+    pace: float = 1.0
 
     def batch(self) -> list[Tensor]:
         """The first batch: inputs and targets.
@@ -86,81 +73,108 @@ class Arm:
 
 
 def comparison(part: str, builds: Mapping[str, Callable[[], nn.Module]], task: Task,
-               budget: Budget, rates: Sequence[float], **settings) -> list[Arm]:
-    """The arms of one comparison: they share the task, the budget, the search and the seeds."""
-    return [Arm(part, name, build, task, budget, rates, **settings)
+               budget: Budget, protocol: Protocol, **settings) -> list[Arm]:
+    """The arms of one comparison: they share the task, the budget and the protocol."""
+    return [Arm(part, name, build, task, budget, protocol, **settings)
             for name, build in builds.items()]
 
 
 def train(arm: Arm, folder: str | Path, device: str = "cpu") -> dict:
-    """Search the learning rate, train every seed at the best one, and measure.
+    """Search, train every seed at the best setting, measure, and vary.
 
     Arguments:
         folder: where the checkpoints lie; a run that is finished there is read, not repeated.
         device: "cpu" or "cuda".
-    Returns: plain data: "parameters"; "best", the chosen rate; "search" and "runs", one entry per
-        run, with validation losses at "evaluated_at", and training losses and gradient norms as
-        means over stretches; "seconds_not_quoted". A run that diverged says so and has no losses.
-    Raises: FloatingPointError when every rate of the search diverges.
+    Returns: plain data: "parameters"; "search", one entry per run of it, and "best" and
+        "next best", what came out; "runs", one entry per seed, with validation losses at
+        "evaluated_at", and training losses and gradient norms as means over stretches;
+        "sensitivity", the runs of each variation; "seconds_not_quoted". A run that diverged says
+        so and has no losses.
+    Raises: FloatingPointError when every setting of the search diverges.
     """
-    place = join(device)
-    seconds = 0.0
+    runner = _Runner(arm, Path(folder), join(device))
+    protocol, search = arm.protocol, []
+    best = second = protocol.grid()[0]
+    if protocol.searches:
+        tried = protocol.search(lambda setting: runner.try_out(setting, search))
+        best, second = list(tried)[:2]
+        if math.isinf(tried[best]):
+            rates = ", ".join(f"{lr:g}" for lr in sorted({setting.lr for setting in tried}))
+            raise FloatingPointError(f"{arm.name} diverges at every learning rate of {rates}")
+    runs = [runner.reported(best, seed) for seed in protocol.seeds]
+    varied = {"next best": (second, 1.0), **{name: (best, times) for name, times in STEPS.items()},
+              "equal time": (best, 1 / arm.pace)}
+    sensitivity = {}
+    for name in protocol.variations:
+        setting, times = varied[name]
+        if name != "equal time" or abs(arm.pace - 1) > EQUAL:
+            sensitivity[name] = [runner.varied(setting, seed, times) for seed in protocol.few]
+    return {"parameters": sum(p.numel() for p in arm.build().parameters()), "search": search,
+            "best": best._asdict(), "next best": second._asdict(), "runs": runs,
+            "sensitivity": sensitivity, "seconds_not_quoted": round(runner.seconds)}
 
-    def run(seed: int, setting: Budget) -> tuple[Path, History | None]:
-        nonlocal seconds
+
+class _Runner:
+    """The runs of an arm: each has a checkpoint, and a finished one is read."""
+
+    def __init__(self, arm: Arm, folder: Path, place: torch.device):
+        self.arm, self.folder, self.place, self.seconds = arm, folder, place, 0.0
+
+    def run(self, seed: int, budget: Budget) -> tuple[Path, History | None]:
+        """The checkpoint and the losses of a run; no losses where it diverged."""
+        arm = self.arm
         if rank() == 0:
-            print(f"{arm.name}, seed {seed}, learning rate {setting.lr:g}, {setting.steps} steps",
-                  file=sys.stderr, flush=True)
-        name = f"{arm.name.replace('/', '-')}-{seed}-{setting.lr:g}-{setting.steps}.pt"
-        checkpoint = Path(folder) / arm.part / name
+            print(f"{arm.name}, seed {seed}, learning rate {budget.lr:g}, warm-up {budget.warmup} "
+                  f"of {budget.steps} steps", file=sys.stderr, flush=True)
+        name = f"{seed}-{budget.lr:g}-{budget.warmup}-{budget.steps}.pt"
+        checkpoint = self.folder / arm.part / arm.name.replace("/", "-") / name
         try:
-            history = fit(arm.model(seed).to(place), arm.task, setting, seed,
+            history = fit(arm.model(seed).to(self.place), arm.task, budget, seed,
                           checkpoint=checkpoint, progress=sys.stderr.isatty(), engine=arm.engine)
         except FloatingPointError:
             return checkpoint, None
-        seconds += history.seconds
+        self.seconds += history.seconds
         return checkpoint, history
 
-    best, search = arm.rates[0], []
-    if len(arm.rates) > 1:
-        setting = replace(arm.budget, steps=arm.search_steps)
-        for lr in arm.rates:
-            for seed in arm.search_seeds or arm.seeds:
-                history = run(seed, replace(setting, lr=lr))[1]
-                search.append({"model": arm.name, "lr": lr, "seed": seed,
-                               "validation_loss": history.final if history else None})
-        best = lowest(arm, search)
-    runs = []
-    for seed in arm.seeds:
-        checkpoint, history = run(seed, replace(arm.budget, lr=best))
-        found = {"model": arm.name, "seed": seed, "lr": best}
-        if history is None:
-            found["diverged"] = True
-        else:
+    def try_out(self, setting: Setting, search: list[dict]) -> float:
+        """The mean logarithm of the loss over the seeds of the search; infinite if one diverges."""
+        protocol, losses = self.arm.protocol, []
+        budget = at(setting, self.arm.budget,
+                    (protocol.search_steps or self.arm.budget.steps) / self.arm.budget.steps)
+        for seed in protocol.search_seeds:
+            history = self.run(seed, budget)[1]
+            losses.append(history.final if history else math.inf)
+            search.append({"model": self.arm.name, **setting._asdict(), "seed": seed,
+                           "validation_loss": history.final if history else None})
+        return sum(map(math.log, losses)) / len(losses)
+
+    def reported(self, setting: Setting, seed: int) -> dict:
+        """A run at the best setting, with its curves and measurements."""
+        found, checkpoint, history = self._found(setting, seed, 1.0)
+        if history is not None:
             found |= curves(history) | {"seconds_not_quoted": round(history.seconds)}
-            if arm.measure and rank() == 0:
-                found["measured"] = arm.measure(trained(arm, seed, checkpoint))
-        if arm.untrained and rank() == 0:
-            found["untrained"] = arm.untrained(arm.model(seed))
-        runs.append(found)
-    return {"parameters": sum(p.numel() for p in arm.build().parameters()), "best": best,
-            "search": search, "runs": runs, "seconds_not_quoted": round(seconds)}
+            self._measure(found, checkpoint)
+        if self.arm.untrained and rank() == 0:
+            found["untrained"] = self.arm.untrained(self.arm.model(seed))
+        return found
 
+    def varied(self, setting: Setting, seed: int, times: float) -> dict:
+        """A run elsewhere: its last loss, and its measurements."""
+        found, checkpoint, history = self._found(setting, seed, times)
+        if history is not None:
+            found |= {"steps": history.steps, "validation_loss": _digits([history.final])[0]}
+            self._measure(found, checkpoint)
+        return found
 
-def lowest(arm: Arm, search: Sequence[dict]) -> float:
-    """The rate with the lowest mean validation loss; a rate at which a seed diverged is out.
+    def _found(self, setting: Setting, seed: int,
+               times: float) -> tuple[dict, Path, History | None]:
+        checkpoint, history = self.run(seed, at(setting, self.arm.budget, times))
+        found = {"model": self.arm.name, "seed": seed, **setting._asdict()}
+        return found | ({} if history else {"diverged": True}), checkpoint, history
 
-    Raises: FloatingPointError when that leaves no rate.
-    """
-    means = {}
-    for lr in arm.rates:
-        losses = [run["validation_loss"] for run in search if run["lr"] == lr]
-        means[lr] = math.inf if None in losses else sum(losses) / len(losses)
-    best = min(means, key=means.__getitem__)
-    if math.isinf(means[best]):
-        raise FloatingPointError(f"{arm.name} diverges at every learning rate of "
-                                 f"{', '.join(f'{lr:g}' for lr in arm.rates)}; add a lower one")
-    return best
+    def _measure(self, found: dict, checkpoint: Path) -> None:
+        if self.arm.measure and rank() == 0:
+            found["measured"] = self.arm.measure(trained(self.arm, found["seed"], checkpoint))
 
 
 def trained(arm: Arm, seed: int, checkpoint: Path) -> nn.Module:

@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from geolab.penalties import collect_penalties
 from geolab.tasks import Task
+from studies.protocol import STEPS
 from studies.runner.arm import Arm
 
 ENOUGH = 1.0       # seconds that a timed step may take before its examples are no longer doubled
@@ -31,11 +32,13 @@ def estimate(arms: Sequence[Arm], device: str = "cpu") -> Iterator[str]:
     for part, members in groupby(arms, key=lambda arm: arm.part):
         first, *others = members
         yield f"{part}: {first.task!r}"
-        setting = asdict(first.budget)
+        setting, protocol = asdict(first.budget), first.protocol
         setting.pop("lr")
+        if protocol.warmups:
+            setting["warmup"] = " and ".join(f"{share:.0%}" for share in protocol.warmups)
         yield "  " + ", ".join(f"{name} {value}" for name, value in setting.items())
-        yield (f"  seeds {', '.join(map(str, first.seeds))}; "
-               f"rates {', '.join(f'{lr:g}' for lr in first.rates)}")
+        yield (f"  seeds {', '.join(map(str, protocol.seeds))}; "
+               f"rates {', '.join(f'{lr:g}' for lr in protocol.rates)}")
         drawn, missing = _draw(first, device)
         if missing is not None:
             yield f"  random tokens in place of the text, at the same cost: {missing}"
@@ -50,18 +53,21 @@ def estimate(arms: Sequence[Arm], device: str = "cpu") -> Iterator[str]:
     yield f"All of it, one after another on this {device}: {_duration(whole)}"
 
 
-def amount(arm: Arm) -> tuple[int, int]:
-    """Runs and steps of an arm with its search.
+WIDENED = 3  # settings that a search tries beyond its grid, more or less
 
-    A run of the search that has the full length and the best rate is not repeated.
-    """
-    long, searched = len(arm.seeds), 0
-    if len(arm.rates) > 1:
-        search_seeds = arm.search_seeds or arm.seeds
-        searched = len(arm.rates) * len(search_seeds)
-        if arm.search_steps == arm.budget.steps:
-            long -= len(set(arm.seeds) & set(search_seeds))
-    return long + searched, long * arm.budget.steps + searched * (arm.search_steps or 0)
+
+def amount(arm: Arm) -> tuple[int, int]:
+    """Runs and steps of an arm, with its search and its variations. A wider search has more."""
+    protocol, steps = arm.protocol, arm.budget.steps
+    searched = 0
+    if protocol.searches:
+        settings = len(protocol.grid()) + WIDENED * protocol.widen
+        searched = settings * len(protocol.search_seeds)
+    times = {"next best": 1.0, "equal time": 1 / arm.pace, **STEPS}
+    varied = sum(times[name] for name in protocol.variations) * len(protocol.few)
+    runs = len(protocol.seeds) + len(protocol.variations) * len(protocol.few) + searched
+    return runs, round(steps * (len(protocol.seeds) + varied)
+                       + searched * (protocol.search_steps or steps))
 
 
 def _cost(arm: Arm, drawn: list[Tensor], device: str) -> dict:

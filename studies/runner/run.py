@@ -20,6 +20,7 @@ from geolab.training import require_shares
 from studies.runner import sources
 from studies.runner.arm import Arm, train
 from studies.runner.jobs import side_by_side
+from studies.runner.pace import paced
 
 SIZES = ("cpu", "gpu", "paper")
 Arrange = Callable[[dict[str, dict], Mapping[str, Task], str], dict]
@@ -86,7 +87,8 @@ class Part:
     def _changed(self, arm: Arm) -> Arm:
         arm = replace(arm, engine=replace(arm.engine, **self.engine or {}))
         if self.seeds is not None:
-            arm = replace(arm, seeds=self.seeds, search_seeds=arm.search_seeds or arm.seeds)
+            few = [seed for seed in arm.protocol.few if seed in self.seeds]
+            arm = replace(arm, protocol=replace(arm.protocol, seeds=self.seeds, few=few))
         if self.corpus is not None and isinstance(arm.task, Stream):
             arm = replace(arm, task=replace(arm.task, corpus=self.corpus))
         return arm
@@ -120,6 +122,7 @@ def run_study(study: Study, size: str = "cpu", part: Part = Part(), *, device: s
         arm.batch()
     place = Path(folder) / f"{study.name}.{size}.{device}"
     forced = sources.require_same(place, sources.of(arms), reason)
+    arms = paced(arms, study.arms(size), place, device)
     names = [f"{study.name}, {arm.part}: {arm.name}" for arm in arms]
     outcomes = side_by_side(train, [(arm, place, device) for arm in arms], jobs, names)
     found = by_part(arms, outcomes)
@@ -134,17 +137,23 @@ def by_part(arms: Sequence[Arm], outcomes: Sequence[dict]) -> dict[str, dict]:
     """One entry per comparison: what its arms share, and the searches and runs of all of them."""
     found: dict[str, dict] = {}
     for arm, outcome in zip(arms, outcomes, strict=True):
-        lr = "by search" if outcome["search"] else arm.rates[0]
+        searched = {"lr": "by search"} if arm.protocol.searches else {"lr": arm.protocol.rates[0]}
+        if arm.protocol.warmups:
+            searched["warmup"] = "by search"
         part = found.setdefault(arm.part, {
-            "task": repr(arm.task), "budget": asdict(arm.budget) | {"lr": lr},
-            "seeds": list(arm.seeds), "parameters": {},
-            "search": {"steps": arm.search_steps, "seeds": list(arm.search_seeds or arm.seeds),
-                       "rates": list(arm.rates), "best": {}, "runs": []},
-            "runs": [], "seconds_not_quoted": 0})
+            "task": repr(arm.task), "budget": asdict(arm.budget) | searched,
+            "protocol": asdict(arm.protocol), "seeds": list(arm.protocol.seeds),
+            "parameters": {}, "pace": {}, "search": {"best": {}, "next best": {}, "runs": []},
+            "runs": [], "sensitivity": {name: [] for name in arm.protocol.variations},
+            "seconds_not_quoted": 0})
         part["parameters"][arm.name] = outcome["parameters"]
-        part["search"]["best"][arm.name] = outcome["best"]
+        part["pace"][arm.name] = arm.pace
+        for which in ("best", "next best"):
+            part["search"][which][arm.name] = outcome[which]
         part["search"]["runs"] += outcome["search"]
         part["runs"] += outcome["runs"]
+        for name, runs in outcome["sensitivity"].items():
+            part["sensitivity"][name] += runs
         part["seconds_not_quoted"] += outcome["seconds_not_quoted"]
     return found
 

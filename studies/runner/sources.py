@@ -20,7 +20,8 @@ from studies.runner.arm import Arm
 
 ROOMS = ("kernels", "operators", "residuals", "models", "tasks")  # show and probes train nothing
 FILES = ("checks.py", "diagrammatic.py", "distributed.py", "penalties.py", "training.py")
-READERS = ("live", "papers", "registry", "results", "runner")     # parts that build no arm
+# parts that build no arm
+READERS = ("live", "papers", "registry", "results", "runner", "verdict")
 
 
 def of(arms: Sequence[Arm]) -> str:

@@ -1,0 +1,132 @@
+"""How trained models are compared: one rule for every comparison of the book.
+
+    search     Every arm tries the same grid of learning rates and warm-ups, at full length, on
+               seeds that report nothing. Then it tries the neighbours of its best setting, until
+               no neighbour is better: the best setting lies inside of what was tried.
+    report     Every arm trains at its best setting on eight other seeds, which it shares with the
+               others: batches are drawn alike, so differences are taken seed by seed.
+    vary       The same at the next-best setting, at half and twice the steps, and for as many steps
+               as take the time of the comparison's first arm.
+
+`studies.verdict` says what follows from the runs.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from geolab.training import Budget
+
+STEPS = {"half the steps": 0.5, "twice the steps": 2.0}
+VARIATIONS = ("next best", *STEPS, "equal time")
+WARMUPS = (0.03, 0.1, 0.3, 0.6)   # as shares of the steps; there is nothing beyond them
+SLOWEST, FASTEST = 1e-6, 1.0      # learning rates beyond which no search goes
+
+
+class Setting(NamedTuple):
+    """What is searched for."""
+
+    lr: float
+    warmup: float | None   # as a share of the steps; None is the budget's own
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The rule, and where its search begins.
+
+    Arguments:
+        rates: the learning rates that every arm tries; a single one needs no search. Where the
+            search widens they are 1, 2 or 5 times a power of ten.
+        warmups: the shares of the steps that warm up, from WARMUPS; None keeps the budget's own.
+        search_seeds, seeds: those of the search, and those that report.
+        few: the seeds of the variations.
+        search_steps: how long the runs of the search are; None is as long as the runs.
+        widen: whether the search goes on where its best setting has untried neighbours.
+        variations: names from VARIATIONS.
+    Raises: ValueError for no seed, a seed that is there twice, no rate, a search on seeds that
+        report, and rates, warm-ups or variations that aren't there.
+    """
+
+    rates: Sequence[float] = (2e-3, 5e-3, 1e-2)
+    warmups: Sequence[float] | None = (0.1, 0.3)
+    search_seeds: Sequence[int] = (100, 101)
+    seeds: Sequence[int] = tuple(range(8))
+    few: Sequence[int] = tuple(range(4))
+    search_steps: int | None = None
+    widen: bool = True
+    variations: Sequence[str] = VARIATIONS
+
+    def __post_init__(self) -> None:
+        for name, values in (("seeds", self.seeds), ("rates", self.rates)):
+            if not values:
+                raise ValueError(f"{name} must hold at least one number, got {values!r}")
+        if len(set(self.seeds)) < len(self.seeds):  # a run and its copy have no spread
+            raise ValueError(f"seeds must differ, got {', '.join(map(str, self.seeds))}")
+        if self.widen and self.searches:
+            if set(self.search_seeds) & set(self.seeds):
+                raise ValueError("search_seeds must be others than the seeds that report, got "
+                                 f"{', '.join(map(str, self.search_seeds))}")
+            for lr in self.rates:
+                if lr != _rate(_place(lr)):
+                    raise ValueError("rates must be 1, 2 or 5 times a power of ten, for a search "
+                                     f"that widens, got {lr:g}")
+        for name, values, known in (("warmups", self.warmups or (), WARMUPS),
+                                    ("variations", self.variations, VARIATIONS)):
+            if unknown := set(values) - set(known):
+                raise ValueError(f"{name} must be among {', '.join(map(str, known))}, got "
+                                 f"{', '.join(map(str, unknown))}")
+
+    @classmethod
+    def stated(cls, lr: float, seeds: Sequence[int]) -> "Protocol":
+        """One rate for all, as a source states it: no search, and nothing is varied."""
+        return cls(rates=(lr,), warmups=None, seeds=seeds, widen=False, variations=())
+
+    @property
+    def searches(self) -> bool:
+        return len(self.rates) * len(self.warmups or (None,)) > 1
+
+    def grid(self) -> list[Setting]:
+        """The settings that every arm tries, in order of their rates."""
+        return [Setting(lr, share) for lr in sorted(self.rates) for share in self.warmups or (None,)]
+
+    def search(self, loss: Callable[[Setting], float]) -> dict[Setting, float]:
+        """`loss` of every setting that is tried; the lowest ones first."""
+        tried = {setting: loss(setting) for setting in self.grid()}
+        while self.widen:
+            best = min(tried, key=tried.__getitem__)  # of infinite ones the slowest
+            untried = [setting for setting in neighbours(best) if setting not in tried]
+            if not untried:
+                break
+            tried |= {setting: loss(setting) for setting in untried}
+        return dict(sorted(tried.items(), key=lambda item: item[1]))
+
+
+def neighbours(setting: Setting) -> list[Setting]:
+    """The settings one step away, in the rate or in the warm-up."""
+    place = _place(setting.lr)
+    near = [setting._replace(lr=lr) for lr in (_rate(place - 1), _rate(place + 1))
+            if SLOWEST <= lr <= FASTEST]
+    if setting.warmup is not None:
+        k = WARMUPS.index(setting.warmup)
+        near += [setting._replace(warmup=WARMUPS[i]) for i in (k - 1, k + 1)
+                 if 0 <= i < len(WARMUPS)]
+    return near
+
+
+def at(setting: Setting, budget: Budget, times: float = 1.0) -> Budget:
+    """The budget at a setting, with `times` as many steps and as many evaluations as before."""
+    steps, every = (max(1, round(count * times)) for count in (budget.steps, budget.evaluate_every))
+    share = budget.warmup / budget.steps if setting.warmup is None else setting.warmup
+    return replace(budget, lr=setting.lr, steps=steps, evaluate_every=every,
+                   warmup=round(share * steps))
+
+
+def _place(lr: float) -> int:
+    """Where a rate stands in … 1, 2, 5, 10, 20 …: 0 for 1."""
+    power = math.floor(math.log10(lr) + 1e-9)
+    return 3 * power + min(range(3), key=lambda k: abs((1, 2, 5)[k] - lr / 10.0**power))
+
+
+def _rate(place: int) -> float:
+    return float(f"{(1, 2, 5)[place % 3]}e{place // 3}")

@@ -1,0 +1,70 @@
+"""How long a step of each arm takes, beside a step of its comparison's first arm.
+
+The arms take turns, so that whatever else the machine does slows all of them. A folder of
+checkpoints keeps what was measured: a run that goes on has the steps that it began with.
+"""
+
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from geolab import distributed
+from geolab.penalties import collect_penalties
+from studies.runner.arm import Arm
+
+ROUNDS, BEFORE = 15, 3   # rounds that count, and rounds before them that don't
+
+
+def paced(arms: Sequence[Arm], whole: Sequence[Arm], folder: Path, device: str) -> list[Arm]:
+    """The arms with their pace, two digits, where a variation asks for it.
+
+    Arguments:
+        whole: all arms of the study, for the first one of each comparison.
+        folder: keeps the paces in paces.json.
+    """
+    path = folder / "paces.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    for part in {arm.part: None for arm in arms}:
+        of_part = [arm for arm in whole if arm.part == part]
+        if "equal time" in of_part[0].protocol.variations and part not in known:
+            known[part] = measure(of_part, device)
+            if distributed.rank() == 0:
+                path.write_text(json.dumps(known))
+    return [replace(arm, pace=known.get(arm.part, {}).get(arm.name, 1.0)) for arm in arms]
+
+
+def measure(arms: Sequence[Arm], device: str) -> dict[str, float]:
+    """Name -> the median over rounds of the time of a step over that of the first arm."""
+    steps = {arm.name: _step(arm, device) for arm in arms}
+    ratios: dict[str, list[float]] = {name: [] for name in steps}
+    for turn in range(BEFORE + ROUNDS):
+        seconds = {name: _seconds(step) for name, step in steps.items()}
+        if turn >= BEFORE:
+            for name, taken in seconds.items():
+                ratios[name].append(taken / seconds[arms[0].name])
+    return {name: float(f"{statistics.median(of_arm):.2g}") for name, of_arm in ratios.items()}
+
+
+def _step(arm: Arm, device: str):
+    model, batch = arm.model(0).to(device).train(), [t.to(device) for t in arm.batch()]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with arm.engine.cast(torch.device(device)), collect_penalties() as penalties:
+            loss = arm.task.loss(model(batch[0]), batch[1])
+        (loss + sum(penalties)).backward()
+        optimizer.step()
+        loss.item()  # waits for the device
+    return step
+
+
+def _seconds(step) -> float:
+    start = time.perf_counter()
+    step()
+    return time.perf_counter() - start
