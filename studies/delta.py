@@ -1,8 +1,7 @@
 """Deep Delta Learning on text and on the copy task.
 
 The models are the paper's, with the kernels that its code starts from, and the controls that its
-tables lack. In the small runs each model has the learning rate that won its own search, and the
-search is as long as the runs: a rate that wins a short race need not win a longer one.
+tables lack.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from geolab.probes import operators_by_layer, statistics_by_layer
 from geolab.tasks import Copy, Stream, Task, Text
 from geolab.training import Budget
 from studies.papers.configurations import DDL_CONTROLS, DDL_SIZES, DDL_TRAINING, DDL_VARIANTS
+from studies.protocol import Protocol
 from studies.runner.arm import Arm, comparison
 from studies.runner.run import Study
 
@@ -23,10 +23,12 @@ CONFIGS = {"cpu": TransformerConfig.ddl(width=32, layers=3, heads=4),
            "paper": TransformerConfig.ddl(*DDL_SIZES["small"][:3],
                                           max_length=DDL_TRAINING["length"])}
 MATRIX, TOKEN = DDL_VARIANTS["delta-matrix"]
-FIVE = ("additive", "delta", "delta-matrix", "delta-matrix-ec", "delta-matrix-cc")
 CONTROLS = {"delta, write-only": ("delta", {"erase": False})} | {
     f"delta-matrix, {name}": (MATRIX, TOKEN | options) for name, options in DDL_CONTROLS.items()}
-MODELS = {name: DDL_VARIANTS[name] for name in FIVE} | CONTROLS
+# the paper's second map, which its code lacks: the sublayer gives the value
+V_MAPS = {"delta, v-Map": ("delta", {"map": "v", "value": "sigmoid"}),
+          "delta-matrix, v-Map": (MATRIX, TOKEN | {"map": "v", "value": "linear"})}
+MODELS = DDL_VARIANTS | V_MAPS | CONTROLS
 ON_COPY = ("additive", "delta, write-only", "delta",
            "delta-matrix, additive-matrix", "delta-matrix, write-only", "delta-matrix")
 
@@ -53,18 +55,19 @@ def gates(task: Task, model: TokenModel) -> dict:
 
 
 def on(part: str, task: Task, config: TransformerConfig, names: Iterable[str], budget: Budget,
-       **settings) -> list[Arm]:
+       protocol: Protocol, **settings) -> list[Arm]:
     builds = {name: partial(build, config, task.vocabulary, name) for name in names}
-    return comparison(part, builds, task, budget, measure=partial(gates, task), **settings)
+    return comparison(part, builds, task, budget, protocol, measure=partial(gates, task),
+                      **settings)
 
 
 def small() -> list[Arm]:
-    rates = (1e-2, 3e-2, 1e-1, 3e-1)
+    protocol = Protocol(rates=(1e-2, 2e-2, 5e-2))
     copy = Copy(half=8, alphabet=16, validation=256)
     return [*on("text", Text(context=32), CONFIGS["cpu"], MODELS,
-                Budget(steps=200, evaluate_every=100), rates=rates, search_steps=200),
+                Budget(steps=200, evaluate_every=50), protocol),
             *on("copy", copy, CONFIGS["cpu"], ON_COPY,
-                Budget(steps=100, batch=32, evaluate_every=10), rates=rates, search_steps=100)]
+                Budget(steps=100, batch=32, evaluate_every=10), protocol)]
 
 
 def medium() -> list[Arm]:
@@ -72,12 +75,12 @@ def medium() -> list[Arm]:
 
     No corpus is fetched: the sample is read 25 times over in 400 steps.
     """
-    return [*on("text", Text(context=256), CONFIGS["gpu"], MODELS,
-                Budget(steps=400, batch=64, warmup=50),
-                rates=(1e-3, 3e-3, 1e-2), search_steps=400, search_seeds=(0,)),
-            *on("copy", Copy(half=32), CONFIGS["gpu"], ON_COPY,
-                Budget(steps=1000, batch=64, warmup=50),
-                rates=(1e-3, 3e-3), search_steps=1000, search_seeds=(0,))]
+    protocol = Protocol(rates=(2e-3, 5e-3, 1e-2), warmups=(0.1,), search_seeds=(100,),
+                        variations=())
+    return [*on("text", Text(context=256), CONFIGS["gpu"], MODELS, Budget(steps=400, batch=64),
+                protocol),
+            *on("copy", Copy(half=32), CONFIGS["gpu"], ON_COPY, Budget(steps=1000, batch=64),
+                protocol)]
 
 
 def paper() -> list[Arm]:
@@ -89,15 +92,15 @@ def paper() -> list[Arm]:
     stated = {name: of[name] for name in ("steps", "batch", "lr", "warmup", "weight_decay", "clip")}
     task = Stream("fineweb-edu", context=of["length"], tokenizer="gpt2", validation=1024)
     return on("text", task, CONFIGS["paper"], MODELS, Budget(**stated, evaluate_every=1000),
-              rates=(of["lr"],), engine=Engine(precision="bfloat16", accumulate=15))
+              Protocol.stated(of["lr"], seeds=(0, 1, 2)), engine=Engine(precision="bfloat16", accumulate=15))
 
 
 DIFFERS = {
     "cpu": "Bytes instead of word pieces, so the unit is nats per byte. Width 32 and 3 blocks, "
-           "about 50 thousand parameters. 200 steps of 16 windows of 32 bytes, three seeds, and a "
-           "learning rate searched for each model.",
+           "about 50 thousand parameters. 200 steps of 16 windows of 32 bytes, eight seeds, and a "
+           "learning rate and warm-up searched for each model.",
     "gpu": "Bytes instead of word pieces, so the unit is nats per byte. Width 256 and 6 blocks, "
-           "about 5 million parameters. 400 steps of 64 windows of 256 bytes of one book, three "
+           "about 5 million parameters. 400 steps of 64 windows of 256 bytes of one book, eight "
            "seeds, and a learning rate searched for each model.",
     "paper": "Three seeds. Each block has two compressors, where the source shares one. The end of "
              "the cosine, which the source leaves open, is a tenth of the rate.",

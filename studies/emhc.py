@@ -1,22 +1,25 @@
-"""The E-MHC-Geo benchmark: its four sequence tasks and its five models as published.
+"""The E-MHC-Geo benchmark: its four sequence tasks, its five models as published, and the controls
+that its tables lack.
 
-Beside them stand the causal form of each model that reads the future, the hybrid without its gate
-penalty, its block without any operator, and mHC with a start near the plain network. Small, every
-model runs in full at two learning rates on echo, and at one rate on the other tasks. At the paper's
-size all run at the paper's one rate.
+The controls are the causal form of each model that reads the future; the hybrid without its gate
+penalty, with a hard gate, with other operators in the gated one's place, and with none; GPT at the
+hybrid's depth; mHC with a start near the plain network; and mHC and delta in their papers' form.
+Models have the same number of parameters within a tenth, except GPT at the hybrid's depth.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from geolab.models import ContinuousModel, Transformer, TransformerConfig
-from geolab.probes import future_influence, norm_drift
+from geolab.probes import future_influence, norm_drift, operators_by_layer
 from geolab.tasks import Echo, Gyroscope, NearPi, Task
 from geolab.training import Budget
 from studies.papers.configurations import EMHC, EMHC_BUDGET, EMHC_SEEDS
 from studies.papers.measured import over_seeds
+from studies.protocol import Protocol
 from studies.runner.arm import Arm, comparison
 from studies.runner.run import Study
 
@@ -27,8 +30,10 @@ PUBLISHED = EMHC["emhc-hybrid"].options
 CAUSAL = PUBLISHED | {"pool": "causal"}
 # what the block has whatever its operator
 BLOCK = {name: CAUSAL[name] for name in ("pool", "hidden_ratio", "maps")}
+FREE = CAUSAL | {"penalty": 0.0}
 MODELS: dict[str, Model] = {
     "additive": ("additive", {}),
+    "additive, 3 blocks": ("additive", {}),
     "delta, leak": ("benchmark-delta", {"pool": "sequence"}),
     "delta": ("benchmark-delta", {"pool": "causal"}),
     "mhc": ("benchmark-mhc", {}),
@@ -36,18 +41,29 @@ MODELS: dict[str, Model] = {
     "jpmhc": ("benchmark-jpmhc", {}),
     "hybrid, leak": ("emhc-hybrid", PUBLISHED),
     "hybrid": ("emhc-hybrid", CAUSAL),
-    "hybrid, free": ("emhc-hybrid", CAUSAL | {"penalty": 0.0}),
+    "hybrid, free": ("emhc-hybrid", FREE),
     "maps only": ("emhc-cayley", BLOCK | {"start": "published"}),
+    "hybrid, hard": ("emhc-hybrid", FREE | {"gate": "hard"}),
+    "cayley": ("emhc-cayley", BLOCK | {"start": "published"}),
+    "geodesic": ("emhc-geodesic", BLOCK | {"start": "published", "gate_bias": 0.0}),
+    "exact": ("emhc-exact", BLOCK),
+    "mhc, own form": ("mhc", {}),
+    "delta, own form": ("delta", {}),
 }
+MAIN = tuple(MODELS)[:11]
 TABLE_MODELS = {"GPT": "additive", "DDL": "delta, leak", "mHC": "mhc", "JPmHC": "jpmhc",
                 "E-MHC-Geo": "hybrid, leak"}
+# those that can tell rotating from not: nothing else on the gyroscope is worth ten times the steps
+ROTATING = ("additive", "additive, 3 blocks", "jpmhc", "hybrid, leak", "hybrid", "hybrid, free",
+            "maps only")
 
-# Blocks by residual: models have 52 000 to 64 000 parameters, or about 1.8 million as in table 5
+# Blocks by residual: models have 52 000 to 65 000 parameters, or about 1.8 million as in table 5
+SERIES = ("emhc-hybrid", "emhc-cayley", "emhc-geodesic", "emhc-exact")
 LAYERS = {
     "cpu": {"additive": 5, "benchmark-delta": 4, "benchmark-mhc": 4, "benchmark-jpmhc": 2,
-            "emhc-hybrid": 3, "emhc-cayley": 3},
+            "mhc": 3, "delta": 5} | dict.fromkeys(SERIES, 3),
     "paper": {model.residual: model.backbone.layers for model in EMHC.values()}
-             | {"emhc-cayley": 6},
+             | dict.fromkeys(SERIES, 6) | {"mhc": 8, "delta": 9},
 }
 SHAPE = {"cpu": {"width": 32, "heads": 4, "max_length": 32},
          "paper": {"width": 128, "heads": 4, "max_length": 256}}
@@ -59,8 +75,15 @@ TASKS = {
     "paper": {"echo": Echo(), "gyroscope": Gyroscope(), "near_pi_single": NearPi(),
               "near_pi_multi": NearPi.multi()},
 }
-TRAINING = {"cpu": Budget(steps=300), "paper": EMHC_BUDGET}
-SEEDS = {"cpu": (0, 1, 2), "paper": EMHC_SEEDS}
+SHORT = Budget(steps=300)
+BUDGETS = {"cpu": {"echo": SHORT, "near_pi_single": SHORT, "near_pi_multi": SHORT,
+                   "gyroscope": Budget(steps=3000, evaluate_every=250)},
+           "paper": dict.fromkeys(TASKS["paper"], EMHC_BUDGET)}
+# Ten times the steps have fewer seeds where nothing is reported
+LONG = Protocol(search_seeds=(100,), few=(0, 1),
+                variations=("next best", "half the steps", "equal time"))
+PROTOCOLS = {"cpu": dict.fromkeys(TASKS["cpu"], Protocol()) | {"gyroscope": LONG},
+             "paper": dict.fromkeys(TASKS["paper"], Protocol.stated(EMHC_BUDGET.lr, EMHC_SEEDS))}
 
 
 def build(size: str, residual: str, options: dict, layers: int, dim: int) -> ContinuousModel:
@@ -77,48 +100,82 @@ def without_operator(build: Callable[[], ContinuousModel]) -> ContinuousModel:
     return model
 
 
-def measure(task: Task, model: nn.Module) -> dict:
-    """What a model reads of the future, among the first 32 positions, and its norm deviation.
+# ------------------------------------------------------------ measurements
 
-    Table 18 has the norm deviation on echo.
+def measure(task: Task, model: nn.Module) -> dict:
+    """What a model reads of the future, its norm deviation, and what its operators do.
+
+    Table 18 has the norm deviation on echo. The future is that of the first 32 positions.
     """
     few = task.sample("validation").inputs[:4, :32]
     return {"future_influence": future_influence(model, few),
-            "norm_drift": norm_drift(model, task.dim, length=min(100, task.length - 1))}
+            "norm_drift": norm_drift(model, task.dim, length=min(100, task.length - 1)),
+            **operators(task, model)}
 
 
-def builds(size: str, name: str, models: Mapping[str, Model], layers: Mapping[str, int]) -> Builds:
+def operators(task: Task, model: nn.Module) -> dict:
+    """By sublayer, as means over 16 validation sequences: how far the operators are from nothing.
+
+    "|G - I|" and "|Q - I|" are Frobenius norms, the latter √8 sin(θ/2) for one plane turned by θ;
+    "angle" is that θ in degrees, and "widest" the largest of one sequence. "gate" and "beta" are γ
+    and β, and "gate between" the share of γ in (0.2, 0.8).
+    """
+    layers, found = operators_by_layer(model, task.sample("validation").inputs[:16]), {}
+
+    def note(name: str, field: str, of: Callable[[Tensor], Tensor]) -> None:
+        values = [getattr(layer, field, None) for layer in layers]
+        if values[0] is not None:
+            found[name] = [round(of(value).item(), 4) for value in values]
+
+    note("|G - I|", "mix", lambda mix: from_identity(mix).mean())
+    note("|Q - I|", "rotation", lambda rotation: from_identity(rotation).mean())
+    note("angle", "rotation", lambda rotation: angle(rotation).mean())
+    note("widest", "rotation", lambda rotation: angle(rotation).max())
+    note("gate", "gate", torch.mean)
+    note("gate between", "gate", lambda gate: ((gate > 0.2) & (gate < 0.8)).float().mean())
+    note("beta", "beta", torch.mean)
+    return found
+
+
+def from_identity(matrix: Tensor) -> Tensor:
+    return (matrix - torch.eye(matrix.shape[-1])).norm(dim=(-2, -1))
+
+
+def angle(rotation: Tensor) -> Tensor:
+    """θ in degrees of rotations of one plane."""
+    trace = rotation.diagonal(dim1=-2, dim2=-1).sum(-1)
+    return ((trace - rotation.shape[-1] + 2) / 2).clamp(-1, 1).acos().rad2deg()
+
+
+# ------------------------------------------------------------ runs
+
+def builds(size: str, name: str, models: Mapping[str, Model]) -> Builds:
     """Models for a task of the benchmark."""
-    dim = TASKS[size][name].dim
-    return {arm: partial(build, size, residual, options, layers[residual], dim)
+    dim, layers = TASKS[size][name].dim, LAYERS[size]
+    return {arm: partial(build, size, residual, options,
+                         layers["emhc-hybrid"] if "3 blocks" in arm else layers[residual], dim)
             for arm, (residual, options) in models.items()}
 
 
-def on(size: str, name: str, models: Builds, **settings) -> list[Arm]:
-    """Models on a task of the benchmark: its budget, its seeds, its search."""
-    task, budget = TASKS[size][name], TRAINING[size]
-    rates = (2e-3, 6e-3) if name == "echo" else (6e-3,)
-    if size == "paper":
-        rates = (EMHC_BUDGET.lr,)
-    return comparison(name, models, task, budget, rates, seeds=SEEDS[size],
-                      search_steps=budget.steps, **settings)
-
-
 def arms(name: str, size: str) -> list[Arm]:
-    """Small: a quarter of an hour on one core for the four tasks.
+    """All models on echo, the first ones near π, and on the gyroscope those that may rotate.
 
     At the paper's size a task takes 60 000 steps of models with 1.8 million parameters. A step has
     0.1 to 0.2 TFLOP, and its launches bound it: 10 to 20 ms on an H200 make 10 to 20 minutes one
     after another, and about 5 with --jobs 8.
     """
-    models = builds(size, name, MODELS, LAYERS[size])
+    names: Sequence[str] = {"echo": tuple(MODELS), "gyroscope": ROTATING}.get(name, MAIN)
+    if size == "paper":
+        names = [*TABLE_MODELS.values(), "hybrid, free", "maps only"]
+    models = builds(size, name, {arm: MODELS[arm] for arm in names})
     models["maps only"] = partial(without_operator, models["maps only"])
-    return on(size, name, models, measure=partial(measure, TASKS[size][name]))
-
+    task = TASKS[size][name]
+    return comparison(name, models, task, BUDGETS[size][name], PROTOCOLS[size][name],
+                      measure=partial(measure, task), untrained=partial(operators, task))
 
 DIFFERS = {
-    "cpu": "16 numbers per vector, 32 positions, width 32, a thirtieth of the parameters, and 300 "
-           "steps of 16 sequences instead of 2000 of 64.",
+    "cpu": "16 numbers per vector, 32 positions, width 32, a thirtieth of the parameters, batches "
+           "of 16 instead of 64, and other numbers of steps.",
     "paper": "The last validation loss, over all validation sequences; the paper takes the best "
              "one, over 40 drawn batches each. 32-bit numbers, where its code trains in bfloat16. "
              "JPmHC has 128 features outside its streams, not 512, and one generator stands for "
@@ -137,7 +194,7 @@ ROWS = {  # task -> the paper's table, its row, and the task in words
 def arrange(name: str, found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dict:
     content, task = found[name], tasks[name]
     models = {arm: (residual, LAYERS[size][residual], options)
-              for arm, (residual, options) in MODELS.items()}
+              for arm, (residual, options) in MODELS.items() if arm in content["parameters"]}
     return content | {"models": models, "floor": task.bayes_floor(), "baselines": task.baselines(),
                       "reproduces": repeated(name, content["runs"], size)}
 

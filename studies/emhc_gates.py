@@ -4,20 +4,17 @@ their penalty does.
     near π, single and multi    γ starts at σ(bias); the penalty's weight is 0.5
     gyroscope                   γ starts at ½; the weights are 0 to 0.2
 
-Small, the models are as published, and they read the future. At the paper's size each has its
-causal form beside it.
+The models are as published, and they read the future.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
-from torch import Tensor, nn
-
-from geolab.probes import operators_by_layer
 from geolab.tasks import Task
-from studies.emhc import DIFFERS, LAYERS, PUBLISHED, TASKS, builds, on
+from studies.emhc import DIFFERS, PROTOCOLS, PUBLISHED, SHORT, TASKS, builds, operators
+from studies.papers.configurations import EMHC_BUDGET
 from studies.papers.measured import Number, over_seeds
-from studies.runner.arm import Arm
+from studies.runner.arm import Arm, comparison
 from studies.runner.run import Study
 
 # Table 8 lacks the first bias; the weights are those of table 9
@@ -28,36 +25,22 @@ BY_WEIGHT = {name: PUBLISHED | {"penalty": weight} for name, weight in WEIGHTS.i
 OPTIONS = {"near_pi_single": BY_BIAS, "near_pi_multi": BY_BIAS, "gyroscope": BY_WEIGHT}
 
 
-def measure(task: Task, model: nn.Module) -> dict:
-    """The gates by sublayer, over 64 validation sequences.
-
-    Their mean, and the share that is far from both 0 and 1.
-    """
-    layers = operators_by_layer(model, task.sample("validation").inputs[:64])
-    gates = [layer.gate for layer in layers]
-    between = [((gate > 0.2) & (gate < 0.8)).float().mean() for gate in gates]
-    return {"gate mean": digits(gate.mean() for gate in gates), "gate between": digits(between)}
-
-
-def digits(values: Iterable[Tensor]) -> list[float]:
-    return [round(value.item(), 4) for value in values]
-
-
 def arms(size: str) -> list[Arm]:
-    """Small: 36 runs of 300 steps, about 5 minutes on one core.
+    """Small: each arm at its best setting.
 
-    At the paper's size there are 72 runs of 2000 steps: 144 000 steps of 10 to 20 ms on an H200 are
-    24 to 48 minutes one after another, and about 10 with --jobs 8.
+    At the paper's size and its one rate, table 8 takes 36 000 steps and table 9 24 000: on two CPU
+    cores three hours for the former, on an H200 at 10 to 20 ms a step a quarter of an hour in all.
     """
     found = []
     for name, options in OPTIONS.items():
         if size == "paper":
-            options = options | {f"{arm}, causal": its | {"pool": "causal"}
-                                 for arm, its in options.items()}
+            options = {arm: its for arm, its in options.items() if arm != "bias +3"}
         models = {arm: ("emhc-hybrid", its) for arm, its in options.items()}
-        gates = partial(measure, TASKS[size][name])
-        found += on(size, name, builds(size, name, models, LAYERS[size]),
-                    measure=gates, untrained=gates)
+        task = TASKS[size][name]
+        found += comparison(name, builds(size, name, models), task,
+                            EMHC_BUDGET if size == "paper" else SHORT,
+                            PROTOCOLS[size]["near_pi_multi"], measure=partial(operators, task),
+                            untrained=partial(operators, task))
     return found
 
 
@@ -98,7 +81,7 @@ def table_9(found: dict[str, dict]) -> dict:
     content, rows = found["gyroscope"], {}
     for arm in WEIGHTS:
         if runs := trained(content, arm):
-            gates = [run["measured"]["gate mean"] for run in runs]
+            gates = [run["measured"]["gate"] for run in runs]
             rows[arm.removeprefix("penalty ")] = {
                 "MSE": loss(runs), "lowest γ": over_seeds([min(means) for means in gates]),
                 "highest γ": over_seeds([max(means) for means in gates])}
@@ -111,7 +94,7 @@ def trained(content: dict, arm: str) -> list[dict]:
 
 
 def all_gates(runs: list[dict], when: str) -> Number:
-    return over_seeds([gate for run in runs for gate in run[when]["gate mean"]])
+    return over_seeds([gate for run in runs for gate in run[when]["gate"]])
 
 
 def loss(runs: list[dict]) -> Number:

@@ -2,9 +2,7 @@
 
 from studies import (
     delta,
-    echo,
     emhc,
-    emhc_controls,
     emhc_gates,
     gt_text,
     hyper_gain,
@@ -19,8 +17,6 @@ from studies import (
 
 STUDIES = {study.name: study for study in (
     delta.STUDY,
-    echo.STUDY,
-    emhc_controls.STUDY,
     emhc.ECHO,
     emhc_gates.STUDY,
     emhc.GYROSCOPE,

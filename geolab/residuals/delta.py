@@ -129,7 +129,7 @@ class DeltaRule(Residual):
         if self.map == "k":
             direction, source = h, context if self.value == "normed-linear" else x
         else:
-            direction, source = self.direction_head(context), h
+            direction, source = self.direction_head(context if self.channels == 1 else x), h
         return direction, self._value(source), self._beta(context)
 
     def _value(self, source: Tensor) -> Tensor:

@@ -65,10 +65,9 @@ EMHC = {
                "128."),
     "emhc-hybrid": _emhc(
         6, "emhc-hybrid", 1.788e6, pool="sequence", hidden_ratio=1, maps="published",
-        start="published", gate_bias=0.0, penalty=0.1,
+        start="published", gate_bias=0.0, gate_head="linear", penalty=0.1,
         remark="One generator of 128 hidden features stands for the source's nets of 32 for u, v, "
-               "β and k. It gives the gate too, where the source's gate is linear in the pooled "
-               "state: that is gate_head='linear'."),
+               "β and k."),
 }
 
 EMHC_STREAM = Configuration(
