@@ -92,7 +92,8 @@ def paper() -> list[Arm]:
     stated = {name: of[name] for name in ("steps", "batch", "lr", "warmup", "weight_decay", "clip")}
     task = Stream("fineweb-edu", context=of["length"], tokenizer="gpt2", validation=1024)
     return on("text", task, CONFIGS["paper"], MODELS, Budget(**stated, evaluate_every=1000),
-              Protocol.stated(of["lr"], seeds=(0, 1, 2)), engine=Engine(precision="bfloat16", accumulate=15))
+              Protocol.stated(of["lr"], seeds=(0, 1, 2)),
+              engine=Engine(precision="bfloat16", accumulate=15))
 
 
 DIFFERS = {

@@ -3,12 +3,12 @@
 Here it has masks, and definitions for its three columns of geometry.
 
 Every row is causal. Three more rows are not, and carry the word leak: the encoder blocks as the
-lecture lists them, used as language models. Each row has a search over learning rates on one seed.
+lecture lists them, used as language models.
 """
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -21,6 +21,7 @@ from geolab.tasks import Task, Words
 from geolab.training import Budget
 from studies.papers import TABLES
 from studies.papers.measured import over_seeds
+from studies.protocol import Protocol
 from studies.runner.arm import Arm, comparison
 from studies.runner.run import Study
 
@@ -92,18 +93,15 @@ def measure(task: Words, model: TokenModel) -> dict:
 
 # ------------------------------------------------------------ runs
 
-def on(task: Words, config: GeometricConfig, budget: Budget, rates: Sequence[float],
-       **settings) -> list[Arm]:
+def on(task: Words, config: GeometricConfig, budget: Budget, protocol: Protocol) -> list[Arm]:
     models = {row: partial(build, config, task.vocabulary, row) for row in (*TABLE, *LEAKS)}
-    return comparison("text", models, task, budget, rates, search_steps=budget.steps,
-                      search_seeds=(0,), measure=partial(measure, task),
-                      untrained=partial(measure, task), **settings)
+    return comparison("text", models, task, budget, protocol, measure=partial(measure, task),
+                      untrained=partial(measure, task))
 
 
 def small() -> list[Arm]:
     return on(Words(types=1000), CONFIGS["cpu"],
-              Budget(steps=300, batch=8, warmup=50, evaluate_every=100),
-              rates=(8e-4, 2e-3, 5e-3, 1.25e-2))
+              Budget(steps=300, batch=8, evaluate_every=50), Protocol())
 
 
 def medium() -> list[Arm]:
@@ -113,17 +111,17 @@ def medium() -> list[Arm]:
     launches, 2 or 3 minutes. 110 measurements on the CPU take 20 more.
     """
     return on(Words(types=2000), CONFIGS["gpu"],
-              Budget(steps=300, batch=32, warmup=50, evaluate_every=50),
-              rates=(1e-4, 3e-4, 1e-3, 3e-3), seeds=(0, 1, 2, 3, 4))
+              Budget(steps=300, batch=32, evaluate_every=50),
+              Protocol(rates=(5e-4, 1e-3, 2e-3), search_seeds=(100,), variations=()))
 
 
 def differs(task: Words, content: dict, width: int) -> str:
     budget = content["budget"]
     return (f"276 KB of the Jargon File instead of WikiText-103, {task.types} words and <unk>, "
             f"windows of {task.context} words, width {width}, {budget['steps']} steps of "
-            f"{budget['batch']} windows, {len(content['seeds'])} seeds, a learning rate searched "
-            "for each row. Every row is causal. The lecture states none of these, and no "
-            "definition for Čech, Dirichlet and H₁.")
+            f"{budget['batch']} windows, {len(content['seeds'])} seeds, a learning rate and "
+            "warm-up searched for each row. Every row is causal. The lecture states none of these, "
+            "and no definition for Čech, Dirichlet and H₁.")
 
 
 def arrange(found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dict:

@@ -17,6 +17,7 @@ from geolab.models.backbone import Layer
 from geolab.probes import composite_gain
 from geolab.tasks import Copy
 from geolab.training import Budget
+from studies.protocol import Protocol
 from studies.runner.arm import Arm, comparison
 from studies.runner.run import Study
 from studies.runner.watch import on_the_way, watch
@@ -63,7 +64,7 @@ def by_rate(depths: Mapping[float, Depths], width: int, task: Copy, budget: Budg
     return [arm for lr, models in depths.items() for arm in comparison(
         f"{lr:g}", {f"{name}, {blocks} blocks": partial(build, width, task, budget, name, blocks)
                     for name, counts in models.items() for blocks in counts},
-        task, budget, rates=(lr,), measure=gain)]
+        task, budget, Protocol.stated(lr, range(8)), measure=gain)]
 
 
 def small() -> list[Arm]:

@@ -20,7 +20,7 @@ def fixed_size(task: Task, parameters: float, layers: int, heads: int, max_lengt
 
     The MLP takes up the rounding.
     """
-    builds = {}
+    builds: Builds = {}
     for name, options in PAIR.items():
         gates = 4 if options["gate"] else 0
         width = heads * round(math.sqrt(parameters / layers / (12 + gates)) / heads)

@@ -20,6 +20,7 @@ from geolab.models import (
     Transformer,
     TransformerConfig,
 )
+from geolab.models.geometric import Block
 from geolab.probes import (
     asymmetry,
     commutator_energy,
@@ -32,13 +33,16 @@ from geolab.probes import (
 )
 from geolab.tasks import Task, Text
 from geolab.training import Budget
+from studies.protocol import Protocol
 from studies.runner.arm import Arm, comparison
 from studies.runner.run import Study
+from studies.runner.watch import on_the_way, watch
 
 TASK = Text(context=32)
 WIDTH, BLOCKS, HEADS = 32, 3, 4
 # windows of the validation text, for the probes and for the losses of reordered networks
 WINDOWS, MORE = 64, 128
+BUDGET = Budget(steps=300, evaluate_every=50)
 GAIN = 0.01  # nats that a step of the two gradients would gain if the loss were linear
 
 
@@ -48,7 +52,17 @@ def geometric(kind: str, norm_at: str, hidden: int = 4 * WIDTH) -> TokenModel:
     config = GeometricConfig(width=WIDTH, layers=BLOCKS, heads=HEADS, hidden=hidden,
                              norm_at=norm_at, causal=True, dropout=0.0, positions="learned",
                              max_length=TASK.context)
-    return TokenModel(GeometricTransformer(config, kind), TASK.vocabulary)
+    model = TokenModel(GeometricTransformer(config, kind), TASK.vocabulary)
+    places = BUDGET.steps // BUDGET.evaluate_every + 1
+    return watch(model, energy_on_the_way, TASK, places, BLOCKS, examples=WINDOWS, start=True)
+
+
+def energy_on_the_way(model: TokenModel, tokens: Tensor) -> Tensor:
+    """E(A, F) by block, or with the experts in F's place, at each block's input."""
+    def of(block: Block, x: Tensor) -> Tensor:
+        steps = dict(block.steps)
+        return commutator_energy(steps["A"], steps["M" if "M" in steps else "F"], x).double()
+    return torch.stack(on_the_way(model, model.trunk.blocks, tokens, of))
 
 
 def backbone(residual: str = "additive", norm_at: str = "pre", hidden: int = 4 * WIDTH,
@@ -255,20 +269,15 @@ def measure(model: TokenModel, trained: bool = True) -> dict:
         seen, known = (t[:WINDOWS] for t in TASK.sample("train"))
         found |= {"blocks": within_blocks(model, inputs[:WINDOWS]),
                   "interference": interference(model, seen, known),
-                  "jacobians": alignment(model, inputs)}
+                  "jacobians": alignment(model, inputs),
+                  "energy on the way": model.seen.tolist()}
     return rounded(found)
 
 
 # ------------------------------------------------------------ runs
 
 def on_text(part: str, models: Mapping[str, Callable[[], TokenModel]]) -> list[Arm]:
-    """Each model at two rates on one seed, and with all seeds at the better one.
-
-    With a shorter warm-up Post-LN stays at the byte counts.
-    """
-    budget = Budget(steps=300, warmup=100, evaluate_every=100)
-    return comparison(part, models, TASK, budget, rates=(5e-3, 1.5e-2), search_steps=budget.steps,
-                      search_seeds=(0,), measure=measure,
+    return comparison(part, models, TASK, BUDGET, Protocol(), measure=measure,
                       untrained=partial(measure, trained=False))
 
 

@@ -88,7 +88,8 @@ class Protocol:
 
     def grid(self) -> list[Setting]:
         """The settings that every arm tries, in order of their rates."""
-        return [Setting(lr, share) for lr in sorted(self.rates) for share in self.warmups or (None,)]
+        return [Setting(lr, share)
+                for lr in sorted(self.rates) for share in self.warmups or (None,)]
 
     def search(self, loss: Callable[[Setting], float]) -> dict[Setting, float]:
         """`loss` of every setting that is tried; the lowest ones first."""

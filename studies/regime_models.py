@@ -76,6 +76,7 @@ def make_block(regime: Regime, width: int, heads: int, dropout: float) -> Block:
     steps = {"A": Step(Attention(width, heads, dropout, causal=True), width),
              "F": Step(nn.Sequential(up, *act, down, drop), width)}
     if not plain:
+        steps["A"].f.attention.dropout = 0.0  # of the weights, which those blocks keep whole
         steps["C"] = Step(Mixer(width, dropout, regime.both_sides), width)
     return Block(steps)
 

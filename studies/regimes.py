@@ -18,6 +18,7 @@ from torch import Tensor
 from geolab.probes import linear_readout
 from geolab.tasks import RandomTokens, Words
 from geolab.training import Budget
+from studies.protocol import Protocol
 from studies.regime_models import REGIMES, RegimeModel
 from studies.runner.arm import Arm, comparison
 from studies.runner.run import Study
@@ -25,6 +26,7 @@ from studies.runner.watch import on_the_way, watch
 
 RANDOM, MANY = RandomTokens(validation=400), RandomTokens(vocabulary=256, validation=400)
 EVERY = 50   # steps between two looks
+AT_ONE_RATE = Protocol.stated(1e-3, range(8))
 HINT = "GT-PredictiveHint"
 
 
@@ -105,7 +107,7 @@ def watching(part: str, models: dict[str, tuple[str, dict]], steps: int,
     """`models`: what to call it -> its name among the regimes, and its changes."""
     builds = {shown: partial(watched, name, task, steps // EVERY, **changes)
               for shown, (name, changes) in models.items()}
-    return comparison(part, builds, task, constant(steps), rates=(1e-3,), measure=profile)
+    return comparison(part, builds, task, constant(steps), AT_ONE_RATE, measure=profile)
 
 
 def on_random_tokens(steps: int) -> list[Arm]:
@@ -117,7 +119,8 @@ def on_random_tokens(steps: int) -> list[Arm]:
             *watching("louder", {"4": (HINT, {"scale": 4.0})}, 300),
             *watching("fainter", {"0.5": (HINT, {"scale": 0.5})}, 900),
             *watching("many", {HINT: (HINT, {})}, 1050, MANY),
-            *comparison("notebook", once, RANDOM, constant(250, batch=64), rates=(3e-4,))]
+            *comparison("notebook", once, RANDOM, constant(250, batch=64),
+                         Protocol.stated(3e-4, range(8)))]
 
 
 def on_words(task: Words) -> dict[str, partial]:
@@ -127,45 +130,36 @@ def on_words(task: Words) -> dict[str, partial]:
 
 
 def small() -> list[Arm]:
-    """The last comparison holds the one model whose short search chose another rate than the other
-    causal models."""
-    task, budget = Words(types=500, context=32), Budget(steps=400, evaluate_every=EVERY)
-    rates = (2e-3, 5e-3)
-    one = {"GT-CausalGeom": on_words(task)["GT-CausalGeom"]}
+    task = Words(types=500, context=32)
     return [*on_random_tokens(600),
-            *comparison("words", on_words(task), task, budget, rates, search_steps=120,
-                        search_seeds=(0,)),
-            *comparison("words, higher rate", one, task, budget, rates[-1:])]
+            *comparison("words", on_words(task), task, Budget(steps=400, evaluate_every=EVERY),
+                        Protocol())]
 
 
 def medium() -> list[Arm]:
-    """The regimes on random tokens for 3000 steps, and on the shipped text at the notebook's size.
+    """The regimes on random tokens for 3000 steps, and on the shipped text as the notebook trains.
 
-    That is 5000 steps, with the 3500 words that the text has more than once, and with the
-    predictive hint frozen as well. A step launches some 200 kernels, so it takes about 4 ms however
-    small it is. On words eight arms have six runs each, 240 000 steps; on random tokens there are
-    80 000. That is 22 minutes one after another, and less than 10 with `--jobs 4`.
+    That is with the 3500 words that the text has more than once, and with the predictive hint
+    frozen as well. A step launches some 200 kernels, so it takes about 4 ms however small it is: 20
+    minutes one after another.
     """
     task = Words(types=3500, context=128)
     frozen = {HINT + ", frozen": partial(Hinted, HINT, task.vocabulary, task.context, dropout=0.1,
                                          frozen=True)}
-    budget = Budget(steps=5000, batch=24, warmup=100, evaluate_every=100)
-    return [*on_random_tokens(3000),
-            *comparison("words", on_words(task) | frozen, task, budget,
-                        rates=(3e-4, 1e-3, 3e-3, 1e-2), search_steps=budget.steps,
-                        search_seeds=(0,))]
+    return [*on_random_tokens(3000), *as_in_the_notebook(task, on_words(task) | frozen)]
 
 
 def paper() -> list[Arm]:
-    """The size of the lecture's notebook as far as it is stated.
-
-    Its learning rate isn't stated, and its 5000 steps are 10 000 here.
-    """
+    """The notebook's words need a network; with --corpus the text is another."""
     task = Words(types=10_000, context=128, corpus="wikitext-2", size=11_000_000)
-    budget = Budget(steps=10_000, batch=24, warmup=100, evaluate_every=250)
-    return [*on_random_tokens(3000),
-            *comparison("words", on_words(task), task, budget, rates=(3e-4, 1e-3, 3e-3),
-                        search_steps=2000, search_seeds=(0,))]
+    return [*on_random_tokens(3000), *as_in_the_notebook(task, on_words(task))]
+
+
+def as_in_the_notebook(task: Words, models: dict[str, partial]) -> list[Arm]:
+    """5000 steps at one rate. There dropout ends after the first evaluation; here it doesn't."""
+    budget = Budget(steps=5000, batch=24, lr_end=1.0, warmup=0, weight_decay=1e-5,
+                    evaluate_every=100)
+    return comparison("words", models, task, budget, Protocol.stated(3e-4, (0, 1, 2)))
 
 
 STUDY = Study(

@@ -1,8 +1,12 @@
 """The geometric Transformers on 4 × 4 Sudoku and on two moons.
 
-Each learns with and without penalties that ask a diagram to commute. In the small runs every model
-is tried at both rates with the first seed, in full, on one task: puzzles split by grid. The larger
-rate won for every one of them, and is the only one for what follows.
+Each learns with and without penalties that ask a diagram to commute.
+
+    by grid     puzzles whose grids training never shows
+    published   the notebook's puzzles, in these small models
+    notebook    the notebook's own blocks and training, with 4 to 12 givens
+    renamed     every training puzzle with its digits renamed in all ways
+    moons       two moons
 """
 
 from collections.abc import Callable, Mapping
@@ -19,15 +23,16 @@ from geolab.models.geometric import make_step
 from geolab.tasks import Moons, Pairs, Sudoku, Task
 from geolab.tasks.sudoku import triples, units
 from geolab.training import Budget
+from studies.protocol import Protocol
 from studies.runner.arm import Arm, comparison
 from studies.runner.run import Study
 
 CONFIGS = {"cpu": GeometricConfig(width=32, hidden=128, layers=2, heads=4, max_length=16),
            "paper": GeometricConfig(width=64, hidden=256, layers=2, heads=4, max_length=16)}
-RATES = (3e-3, 1e-2)
 # weights of the published penalty: the one that is suggested, and two more; and of the true ones
 LAMBDAS, SUGGESTED, TRUE = (5e-3, 5e-1), 5e-2, 0.1
 TRIPLES = triples()
+GIVENS = (4, 6, 8, 10, 12)  # the notebook has 8
 
 
 def weighted(weight: float, penalty: Callable, model: PointModel, x: Tensor, h: Tensor) -> Tensor:
@@ -113,10 +118,9 @@ def scores(task: Sudoku, model: PointModel) -> dict:
 
 
 def solve(part: str, task: Sudoku, config: GeometricConfig, models: dict, budget: Budget,
-          rates: tuple[float, ...]) -> list[Arm]:
+          protocol: Protocol = Protocol()) -> list[Arm]:
     builds = {name: partial(solver, config, *model) for name, model in models.items()}
-    return comparison(part, builds, task, budget, rates, search_steps=budget.steps,
-                      search_seeds=(0,), measure=partial(scores, task))
+    return comparison(part, builds, task, budget, protocol, measure=partial(scores, task))
 
 
 # ------------------------------------------------------------ two moons
@@ -171,7 +175,7 @@ def moons() -> list[Arm]:
     models |= {f"{name}, moons swap": partial(classifier, CLASSIFIERS[name], swap_square)
                for name in ("Pointwise", "Transformer")}
     return comparison("moons", models, Moons(train=64, validation=500),
-                      Budget(steps=300, evaluate_every=50), rates=RATES[-1:])
+                      Budget(steps=300, evaluate_every=50), Protocol())
 
 
 # ------------------------------------------------------------ runs
@@ -187,25 +191,29 @@ PUBLISHED = {name: arm for name, arm in ARMS.items() if name != "GT-MoE"} | SUGG
 
 def small() -> list[Arm]:
     budget, config = Budget(steps=600, batch=32, evaluate_every=100), CONFIGS["cpu"]
-    best = RATES[-1:]
     split = "by grid"
-    return [*solve("by grid", Sudoku(split=split), config, BY_GRID, budget, RATES),
-            *solve("renamed", Renamed(split=split), config, {FEW[0]: ARMS[FEW[0]]}, budget, best),
+    return [*solve("by grid", Sudoku(split=split), config, BY_GRID, budget),
+            *solve("renamed", Renamed(split=split), config, {FEW[0]: ARMS[FEW[0]]}, budget),
             *moons(),
-            *solve("published", Sudoku(), config, PUBLISHED, budget, best)]
+            *solve("published", Sudoku(), config, PUBLISHED, budget),
+            *notebook()]
 
 
-def course() -> list[Arm]:
-    """At the width of the lecture's course notebook, and its 50 epochs of 19 batches at one rate.
+def notebook() -> list[Arm]:
+    """The course notebook's two blocks with its penalty, and the positions that it lacks.
 
-    The notebook states neither the features inside the feed-forward network nor a decay, and has
-    Adam where this has AdamW and clipping. It has no size for the moons.
+    It trains 50 epochs of 19 batches at one rate, by Adam and without clipping, where this has
+    AdamW without decay and clips.
     """
     budget = Budget(steps=50 * 19, batch=32, lr=1e-3, lr_end=1.0, warmup=0, weight_decay=0.0,
                     evaluate_every=5 * 19)
-    config, rates = CONFIGS["paper"], (budget.lr,)
-    return [*solve("by grid", Sudoku(split="by grid"), config, BY_GRID, budget, rates),
-            *solve("published", Sudoku(), config, PUBLISHED, budget, rates)]
+    config = replace(CONFIGS["paper"], dropout=0.0, alpha=1.0, activation="gelu", final_norm=True)
+    named = ("Transformer", FEW[0], "GT-Lite")
+    models = {name: ARMS[name] for name in named} | {
+        f"GT-Lite, λ = {SUGGESTED:g}": (*ARMS["GT-Lite"], SUGGESTED)}
+    return [arm for givens in GIVENS for arm in solve(
+        f"notebook, {givens} givens", Sudoku(givens=givens), config, models, budget,
+        Protocol.stated(budget.lr, range(8)))]
 
 
 def arrange(found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dict:
@@ -225,4 +233,4 @@ STUDY = Study(
     "sudoku",
     "Do geometric Transformers learn 4 × 4 Sudoku and two moons better, or with a diagram that "
     "must commute?",
-    {"cpu": small, "paper": course}, arrange)
+    {"cpu": small, "paper": notebook}, arrange)

@@ -25,6 +25,7 @@ from geolab.checks import require_count, require_option, require_width
 from geolab.models.backbone import require_length
 from geolab.models.messages import MessagePassing, RelationGraph, path_graph
 
+ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
 # letters in the order in which they act
 KINDS = {"transformer": "AF", "lite": "ACF", "full": "AFG", "moe": "AM"}
 
@@ -44,6 +45,8 @@ class GeometricConfig:
     causal: bool = False        # mask attention, pad the convolution left, keep forward edges only
     dropout: float = 0.1
     alpha: float = 0.2          # of the convolution
+    activation: str = "relu"    # of the feed-forward network: "relu", or "gelu"
+    final_norm: bool = False    # a norm after the last block of Post-LN too, as in some notebooks
     experts: int = 4            # E
     top_k: int = 2              # experts per token; with 1 the gate learns nothing: its weight is 1
     relations: int = 1          # of the graph; from 2, the path graph is typed
@@ -64,6 +67,7 @@ class GeometricConfig:
             raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
         require_option("norm_at", self.norm_at, ("post", "pre"))
         require_option("positions", self.positions, ("none", "learned"))
+        require_option("activation", self.activation, ACTIVATIONS)
 
 
 class Attention(nn.Module):
@@ -178,8 +182,9 @@ def make_step(letter: str, config: GeometricConfig) -> Step:
     D, heads, hidden, dropout = config.width, config.heads, config.hidden, config.dropout
     f = {"A": lambda: Attention(D, heads, dropout, config.causal),
          "C": lambda: Convolution(D, config.alpha, config.causal),
-         "F": lambda: nn.Sequential(nn.Linear(D, hidden), nn.ReLU(), nn.Dropout(dropout),
-                                    nn.Linear(hidden, D)),
+         "F": lambda: nn.Sequential(
+             nn.Linear(D, hidden), ACTIVATIONS[config.activation](), nn.Dropout(dropout),
+             nn.Linear(hidden, D)),
          "G": lambda: PositionMessages(config),
          "M": lambda: MixtureOfExperts(config),
          "X": lambda: Attention(D, heads, dropout)}[letter]()
@@ -206,7 +211,7 @@ class Block(nn.Module):
 class GeometricTransformer(nn.Module):
     """The encoder, or with config.causal a language model's trunk: (B, T, D) -> (B, T, D).
 
-    A Pre-LN model ends with a LayerNorm.
+    A Pre-LN model ends with a LayerNorm, a Post-LN model if the configuration asks for it.
 
     Arguments:
         config: sizes and options.
@@ -220,7 +225,8 @@ class GeometricTransformer(nn.Module):
         self.blocks = nn.ModuleList(
             Block({letter: make_step(letter, config) for letter in KINDS[kind]})
             for _ in range(config.layers))
-        self.norm = nn.LayerNorm(config.width) if config.norm_at == "pre" else nn.Identity()
+        ends = config.norm_at == "pre" or config.final_norm
+        self.norm = nn.LayerNorm(config.width) if ends else nn.Identity()
         if config.positions == "learned":
             self.position = nn.Parameter(torch.randn(config.max_length, config.width) * 0.02)
 

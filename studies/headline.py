@@ -1,0 +1,44 @@
+"""Every residual over the additive one, in one backbone on text: the book's one large comparison.
+
+All have the same width and depth, so their parameters and their time per step differ; the file has
+both, and the comparison at equal time. A model has about a million parameters.
+"""
+
+import math
+from functools import partial
+
+from geolab.models import TokenModel, Transformer, TransformerConfig
+from geolab.tasks import Text
+from geolab.training import Budget
+from studies.mgt_models import LayerScale
+from studies.protocol import Protocol
+from studies.runner.arm import Arm, comparison
+from studies.runner.run import Study
+
+TASK = Text(context=64)
+WIDTH, BLOCKS = 128, 5
+RESIDUALS = {"additive": "additive", "LayerScale": LayerScale} | {name: name for name in (
+    "hyper", "mhc", "jpmhc", "delta", "delta-matrix", "mgt", "emhc-cayley", "emhc-hybrid",
+    "emhc-geodesic", "emhc-exact", "emhc-stream", "emhc-mixer",
+    "benchmark-delta", "benchmark-mhc", "benchmark-jpmhc")}
+
+
+def build(residual, norm_at: str = "pre") -> TokenModel:
+    std = 0.5 / math.sqrt(WIDTH)
+    config = TransformerConfig.benchmark(
+        width=WIDTH, layers=BLOCKS, heads=4, max_length=TASK.context, norm_at=norm_at,
+        init_std=std, output_std=std / math.sqrt(BLOCKS))
+    return TokenModel(Transformer(config, residual), TASK.vocabulary)
+
+
+def million() -> list[Arm]:
+    """A seed for the search, and one variation: what two cores do in two hours."""
+    models = {name: partial(build, residual) for name, residual in RESIDUALS.items()}
+    models["post-LN"] = partial(build, "additive", "post")
+    return comparison("text", models, TASK, Budget(steps=300, batch=16, evaluate_every=50),
+                      Protocol(rates=(1e-3, 2e-3, 5e-3), warmups=(0.1,), search_seeds=(100,),
+                               few=(0, 1, 2, 3), variations=("equal time",)))
+
+
+STUDY = Study("headline", "What does each residual gain over the additive one, per step and per "
+              "second?", {"cpu": million})
