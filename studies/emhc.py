@@ -53,7 +53,7 @@ MODELS: dict[str, Model] = {
 MAIN = tuple(MODELS)[:11]
 TABLE_MODELS = {"GPT": "additive", "DDL": "delta, leak", "mHC": "mhc", "JPmHC": "jpmhc",
                 "E-MHC-Geo": "hybrid, leak"}
-# those that can tell rotating from not: nothing else on the gyroscope is worth ten times the steps
+# those that can tell rotating from not
 ROTATING = ("additive", "additive, 3 blocks", "jpmhc", "hybrid, leak", "hybrid", "hybrid, free",
             "maps only")
 
@@ -158,13 +158,13 @@ def builds(size: str, name: str, models: Mapping[str, Model]) -> Builds:
 
 
 def arms(name: str, size: str) -> list[Arm]:
-    """All models on echo, the first ones near π, and on the gyroscope those that may rotate.
+    """All models on echo, the first ones near π, and elsewhere those that may rotate.
 
     At the paper's size a task takes 60 000 steps of models with 1.8 million parameters. A step has
     0.1 to 0.2 TFLOP, and its launches bound it: 10 to 20 ms on an H200 make 10 to 20 minutes one
     after another, and about 5 with --jobs 8.
     """
-    names: Sequence[str] = {"echo": tuple(MODELS), "gyroscope": ROTATING}.get(name, MAIN)
+    names: Sequence[str] = {"echo": tuple(MODELS), "near_pi_multi": MAIN}.get(name, ROTATING)
     if size == "paper":
         names = [*TABLE_MODELS.values(), "hybrid, free", "maps only"]
     models = builds(size, name, {arm: MODELS[arm] for arm in names})

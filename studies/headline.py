@@ -35,7 +35,7 @@ def million() -> list[Arm]:
     """A seed for the search, and one variation: what two cores do in two hours."""
     models = {name: partial(build, residual) for name, residual in RESIDUALS.items()}
     models["post-LN"] = partial(build, "additive", "post")
-    return comparison("text", models, TASK, Budget(steps=300, batch=16, evaluate_every=50),
+    return comparison("text", models, TASK, Budget(steps=200, batch=16, evaluate_every=50),
                       Protocol(rates=(1e-3, 2e-3, 5e-3), warmups=(0.1,), search_seeds=(100,),
                                few=(0, 1, 2, 3), variations=("equal time",)))
 

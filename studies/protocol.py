@@ -49,10 +49,10 @@ class Protocol:
     """
 
     rates: Sequence[float] = (2e-3, 5e-3, 1e-2)
-    warmups: Sequence[float] | None = (0.1, 0.3)
+    warmups: Sequence[float] | None = (0.1,)
     search_seeds: Sequence[int] = (100, 101)
     seeds: Sequence[int] = tuple(range(8))
-    few: Sequence[int] = tuple(range(4))
+    few: Sequence[int] = tuple(range(3))
     search_steps: int | None = None
     widen: bool = True
     variations: Sequence[str] = VARIATIONS

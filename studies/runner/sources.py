@@ -21,7 +21,7 @@ from studies.runner.arm import Arm
 ROOMS = ("kernels", "operators", "residuals", "models", "tasks")  # show and probes train nothing
 FILES = ("checks.py", "diagrammatic.py", "distributed.py", "penalties.py", "training.py")
 # parts that build no arm
-READERS = ("live", "papers", "registry", "results", "runner", "verdict")
+READERS = ("live", "papers", "protocol", "registry", "results", "runner", "verdict")
 
 
 def of(arms: Sequence[Arm]) -> str:
