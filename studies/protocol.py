@@ -92,10 +92,13 @@ class Protocol:
                 for lr in sorted(self.rates) for share in self.warmups or (None,)]
 
     def search(self, loss: Callable[[Setting], float]) -> dict[Setting, float]:
-        """`loss` of every setting that is tried; the lowest ones first."""
+        """`loss` of every setting that is tried, the lowest ones first.
+
+        Where all diverge, the search goes on at lower rates.
+        """
         tried = {setting: loss(setting) for setting in self.grid()}
         while self.widen:
-            best = min(tried, key=tried.__getitem__)  # of infinite ones the slowest
+            best = min(tried, key=lambda setting: (tried[setting], setting.lr))
             untried = [setting for setting in neighbours(best) if setting not in tried]
             if not untried:
                 break

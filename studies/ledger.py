@@ -1,0 +1,129 @@
+"""The ledger of hypotheses as a reader sees it: rows for its page, tables for chapters.
+
+    HTML(table("mgt-synergy", "mgt-full"))     # claim, effect, variations, verdict
+    verdict("mgt-synergy")                     # "open"
+"""
+
+import html
+import math
+from collections.abc import Iterable
+from functools import cache
+
+from studies import results
+from studies.papers.hypotheses import HYPOTHESES, NOT_TRIED, Hypothesis, findings
+from studies.papers.hypotheses.hypothesis import comparison_of
+from studies.verdict import Effect, Finding
+
+COLUMNS = ("next best", "half the steps", "twice the steps", "equal time")
+RATIO = "log ratio"   # the unit of effects that are shown as ratios
+
+
+@cache
+def _found() -> dict[str, Finding | None]:
+    return findings(HYPOTHESES)
+
+
+@cache
+def _rows() -> dict[str, Hypothesis]:
+    return {hypothesis.label: hypothesis for hypothesis in HYPOTHESES}
+
+
+def row(label: str) -> Hypothesis:
+    """Raises: ValueError for a label that the ledger doesn't have."""
+    if label not in _rows():
+        raise ValueError(f"label must be a row of the ledger of hypotheses, got {label!r}")
+    return _rows()[label]
+
+
+def finding(label: str) -> Finding:
+    """What the runs say of a row. Raises: ValueError for a row without runs."""
+    found = _found()[row(label).label]
+    if found is None:
+        raise ValueError(f"row {label} has no runs here")
+    return found
+
+
+def verdict(label: str) -> str:
+    """A row's verdict: "holds here", "fails here", "open" or "not tried"."""
+    found = _found()[row(label).label]
+    return found.verdict if found else NOT_TRIED
+
+
+def said(effect: Effect | None, unit: str) -> str:
+    """An effect with its interval; a log ratio as a ratio."""
+    if effect is None:
+        return "–"
+    if unit == RATIO:
+        middle, low, high = (f"{math.exp(x):.3g}" for x in (effect.mean, effect.low, effect.high))
+        text = f"×{middle} ({low} to {high})"
+    else:
+        digits = max(0, 1 - math.floor(math.log10(effect.half))) if effect.half > 0 else 4
+        text = f"{effect.mean:+.{min(digits, 6)}f} ± {effect.half:.{min(digits, 6)}f}"
+    return text.replace("-", "−") + (f", {effect.diverged} diverged" if effect.diverged else "")
+
+
+def table(*labels: str, link: str = "../book/hypotheses.html") -> str:
+    """Rows of the ledger as a table, with their variations.
+
+    Arguments:
+        labels: of rows.
+        link: the ledger's page, from the page where the table stands.
+    """
+    head = "".join(f"<th>{name}</th>" for name in
+                   ("claim", "effect", "", *COLUMNS, "verdict"))
+    return (f'<div class="reported"><table class="table ledger"><tr>{head}</tr>'
+            f'{"".join(_line(row(label), link) for label in labels)}</table></div>')
+
+
+def _line(hypothesis: Hypothesis, link: str) -> str:
+    found, unit = _found()[hypothesis.label], hypothesis.unit
+    claim = f'<td class="claim">{html.escape(hypothesis.statement)}</td>'
+    if found is None:
+        cells = [""] * (2 + len(COLUMNS))
+    else:
+        shown = "" if unit == RATIO else html.escape(unit)
+        cells = [said(found.effect, unit), shown,
+                 *(said(found.varied.get(name), unit) for name in COLUMNS)]
+    where = f'<a href="{link}#{hypothesis.label}">{verdict(hypothesis.label)}</a>'
+    return f"<tr>{claim}{''.join(f'<td>{cell}</td>' for cell in cells)}<td>{where}</td></tr>"
+
+
+def entry(hypothesis: Hypothesis) -> str:
+    """A row on the ledger's page: a term and its description."""
+    found, comparison = _found()[hypothesis.label], comparison_of(hypothesis)
+    chapter = f"../notebooks/{hypothesis.chapter}.html"
+    title = f"{hypothesis.source}, {hypothesis.number}"
+    parts = [html.escape(hypothesis.statement)]
+    if found is not None and comparison is not None:
+        parts.append(f"{_numbers(hypothesis, found)} {_runs(hypothesis, found, comparison)}")
+    if found is not None and found.why:
+        parts.append(f"{found.why[0].upper()}{found.why[1:]}.")
+    if hypothesis.remark:
+        parts.append(f"<em>{html.escape(hypothesis.remark)}</em>")
+    return (f'<dt id="{hypothesis.label}"><a href="{chapter}">{html.escape(title)}</a>: '
+            f"<strong>{verdict(hypothesis.label)}</strong></dt><dd>{'<br>'.join(parts)}</dd>")
+
+
+def _numbers(hypothesis: Hypothesis, found: Finding) -> str:
+    unit = hypothesis.unit
+    above = hypothesis.claim.above
+    border = "" if not above else f" (claimed: above {above:+g})".replace("-", "−")
+    varied = "; ".join(f"{name} {said(of, unit)}" for name, of in found.varied.items())
+    shown = "" if unit == RATIO else f" {html.escape(unit)}"
+    return f"{said(found.effect, unit)}{shown}{border}." + (f" Varied: {varied}." if varied else "")
+
+
+def _runs(hypothesis: Hypothesis, found: Finding, comparison: dict) -> str:
+    """The file, the size and the seeds of a row."""
+    sizes = [comparison["parameters"][arm] for arm in hypothesis.claim.contrast]
+    weights = " to ".join(f"{size:,}" for size in sorted({min(sizes), max(sizes)}))
+    budget = comparison["budget"]
+    return (f"{found.effect.seeds} seeds of {weights} weights, {budget['steps']} steps of "
+            f"{budget['batch']}; results/{hypothesis.study}.{hypothesis.size}.json, commit "
+            f"{results.stored(hypothesis.study, hypothesis.size)['commit']}.")
+
+
+def count(hypotheses: Iterable[Hypothesis]) -> str:
+    """How many rows have which verdict, in words."""
+    verdicts = [verdict(hypothesis.label) for hypothesis in hypotheses]
+    return ", ".join(f"{verdicts.count(name)} {name}" for name in dict.fromkeys(verdicts))

@@ -1,0 +1,156 @@
+"""What the lecture on the Geometric Transformer claims of trained networks."""
+
+from functools import partial
+from math import log10
+from statistics import mean
+
+from studies.papers.hypotheses.hypothesis import BOOK, Hypothesis
+from studies.verdict import Claim, Quantity, log_loss, measured
+
+aligned = partial(Hypothesis, chapter="13_alignment", study="order", part="geometric",
+                  unit="log₁₀ ratio")
+blocks = partial(Hypothesis, chapter="14_geometric_transformers")
+grid = partial(blocks, study="sudoku", part="by grid", unit="share of blanks")
+moons = partial(blocks, study="sudoku", part="moons", unit="nats")
+table = partial(Hypothesis, chapter="16_gluing", study="gt_text", part="text")
+words = partial(Hypothesis, chapter="15_causal_regimes", study="regimes", part="words",
+                unit="nats per word")
+BLANKS, SEEN = measured("blanks"), measured("training blanks")
+
+
+def energy(run: dict, block: int | None = None) -> float:
+    """log₁₀ E(A, F) at the input of a block, or its mean over blocks."""
+    pairs = run["measured"]["blocks"]["energy"]
+    found = [log10(pair.get("AF", pair.get("AM"))) for pair in pairs]
+    return mean(found) if block is None else found[block]
+
+
+def growth(run: dict) -> float:
+    """How much log₁₀ E(A, F) rises from the second block to the third."""
+    return energy(run, 2) - energy(run, 1)
+
+
+def jacobians(name: str) -> Quantity:
+    """The mean over blocks of log₁₀ of a number about A's and F's Jacobians."""
+    def value(run: dict) -> float:
+        pairs = [block.get("AF", block.get("AM")) for block in run["measured"]["jacobians"]]
+        return mean(log10(mean(pair[name]) if isinstance(pair[name], list) else pair[name])
+                    for pair in pairs)
+    return value
+
+
+def less(one: str, than: str, quantity: Quantity = energy) -> Claim:
+    return Claim({than: 1, one: -1}, quantity=quantity, beats="unigram")
+
+
+def more(one: str, than: str, quantity: Quantity) -> Claim:
+    return Claim({one: 1, than: -1}, quantity=quantity)
+
+
+def gain(better: str, than: str, beats: str = "unigram") -> Claim:
+    return Claim({than: 1, better: -1}, beats=beats)
+
+
+KINDS = {"lite": "GT-Lite", "full": "GT-Full", "moe": "GT-MoE"}
+HYPOTHESES = [
+    *[aligned(f"gt-energy-{kind}-{norm}", "GT", "its conclusion",
+              f"{shown}, {norm}-norm, controls the energy E(A, F) better than the Transformer.",
+              claim=less(f"{kind}, {norm}", f"transformer, {norm}"))
+      for kind, shown in KINDS.items() for norm in ("pre", "post")],
+    *[aligned(f"gt-jacobians-{kind}-{norm}", "GT", "slide on alignment",
+              f"{shown}, {norm}-norm, has more nearly commuting Jacobians than the Transformer.",
+              claim=less(f"{kind}, {norm}", f"transformer, {norm}", jacobians("commutator")))
+      for kind, shown in KINDS.items() for norm in ("pre", "post")],
+    aligned("gt-variance", "GT", "slide on Pre-LN",
+            "After training, Pre-LN has smaller Jacobians of Δ than Post-LN.",
+            claim=less("transformer, pre", "transformer, post", jacobians("size"))),
+    aligned("gt-accumulates", "GT", "slide on compositionality",
+            "The Transformer accumulates compositionality errors: E(A, F) rises from block 2 to 3.",
+            claim=Claim({"transformer, post": 1}, quantity=growth), unit="log₁₀ ratio",
+            remark="With Post-LN, as the lecture has it."),
+    aligned("gt-accumulates-pre", "GT", "slide on compositionality",
+            "So does the Transformer with Pre-LN.",
+            claim=Claim({"transformer, pre": 1}, quantity=growth)),
+    aligned("gt-trains", BOOK, "control of its conclusion",
+            "GT-Lite, Pre-LN, has a lower loss than a Transformer with as many weights.",
+            claim=gain("lite, pre", "transformer, pre, wide"), unit="nats per byte"),
+    aligned("gt-trains-full", BOOK, "control of its conclusion",
+            "GT-Full, Pre-LN, has a lower loss than a Transformer with as many weights.",
+            claim=gain("full, pre", "transformer, pre, wide"), unit="nats per byte"),
+    *[table(f"gt-table-{kind.lower()}-{norm}", "GT", "table on WikiText-103",
+            f"{kind}, {norm}-LN, has a lower loss than the Transformer.",
+            claim=gain(f"{kind}, {norm}-LN", f"Transformer, {norm}-LN"), unit="nats per word")
+      for kind in ("GT-Full", "GT-MoE", "GT-Lite") for norm in ("pre", "post")],
+    table("gt-table-full-moe", "GT", "table on WikiText-103",
+          "GT-Full, Pre-LN, has a lower loss than GT-MoE, Pre-LN.",
+          claim=gain("GT-Full, pre-LN", "GT-MoE, pre-LN"), unit="nats per word"),
+    table("gt-table-pre", "GT", "table on WikiText-103",
+          "GT-Lite has a lower loss with Pre-LN than with Post-LN.",
+          claim=gain("GT-Lite, pre-LN", "GT-Lite, post-LN"), unit="nats per word"),
+    table("gt-table-leak", BOOK, "control of the table",
+          "Reading the future lowers GT-Lite's loss: the listing's form against the masked one.",
+          claim=Claim({"GT-Lite, pre-LN": 1, "GT-Lite, pre-LN, leak": -1}, quantity=log_loss),
+          unit="log ratio"),
+    table("gt-table-cech", "GT", "table on WikiText-103, Čech",
+          "GT-Lite, Pre-LN, has a smaller Čech residual than the Transformer.",
+          claim=less("GT-Lite, pre-LN", "Transformer, pre-LN", measured("Čech")), unit="residual"),
+    grid("gt-sudoku", "GT", "Sudoku", "GT-Lite solves more blanks than the Transformer.",
+         claim=more("GT-Lite", "Transformer", BLANKS),
+         remark="The Transformer has no positions: all its blank cells get the same answer."),
+    grid("gt-sudoku-positions", BOOK, "control of Sudoku",
+         "With positions for both, GT-Lite solves more blanks than the Transformer.",
+         claim=more("GT-Lite, positions", "Transformer, positions", BLANKS)),
+    grid("gt-sudoku-units", BOOK, "control of Sudoku",
+         "GT-Full with the units as its graph solves more blanks than a Transformer with "
+         "positions.", claim=more("GT-Full, units", "Transformer, positions", BLANKS)),
+    grid("gt-sudoku-penalty", "GT", "Sudoku, the triangle penalty",
+         "With λ = 0.05 a Transformer with positions solves more blanks.",
+         claim=more("Transformer, positions, λ = 0.05", "Transformer, positions", BLANKS)),
+    grid("gt-sudoku-penalty-units", "GT", "Sudoku, the triangle penalty",
+         "With λ = 0.05 GT-Full with units solves more blanks.",
+         claim=more("GT-Full, units, λ = 0.05", "GT-Full, units", BLANKS)),
+    grid("gt-sudoku-square", BOOK, "control of the penalty",
+         "A diagram that holds for the task helps a Transformer with positions.",
+         claim=more("Transformer, positions, digits square", "Transformer, positions", BLANKS)),
+    *[blocks(f"gt-notebook-{givens}", "GT", "Sudoku, the notebook",
+             f"In the notebook's own form, with {givens} givens, GT-Lite solves more blanks.",
+             study="sudoku", part=f"notebook, {givens} givens", unit="share of blanks",
+             claim=more("GT-Lite", "Transformer", BLANKS)) for givens in (4, 6, 8, 10, 12)],
+    *[blocks(f"gt-notebook-positions-{givens}", BOOK, "control of Sudoku",
+             f"In that form, with {givens} givens, GT-Lite solves more than a Transformer with "
+             "positions.", study="sudoku", part=f"notebook, {givens} givens",
+             unit="share of blanks", claim=more("GT-Lite", "Transformer, positions", BLANKS))
+      for givens in (4, 8, 12)],
+    blocks("gt-notebook-penalty", "GT", "Sudoku, the triangle penalty",
+           "In the notebook's own form λ = 0.05 costs nothing in training.", study="sudoku",
+           part="notebook, 8 givens", unit="share of blanks",
+           claim=more("GT-Lite, λ = 0.05", "GT-Lite", SEEN)),
+    moons("gt-moons", "GT", "two moons", "GT-Lite separates two moons better than pointwise MLPs.",
+          claim=gain("GT-Lite", "Pointwise", "nearest mean")),
+    moons("gt-moons-commute", "GT", "two moons, the theme of the lecture",
+          "Asking the steps to commute helps GT-Lite.",
+          claim=gain("GT-Lite, steps commute", "GT-Lite", "nearest mean")),
+    moons("gt-moons-swap", BOOK, "control of the penalty",
+          "A diagram that holds for the task helps the pointwise model.",
+          claim=gain("Pointwise, moons swap", "Pointwise", "nearest mean")),
+    words("gt-regimes-hint", "GT", "the regimes",
+          "The predictive hint has a lower loss on text than the causal geometry.",
+          claim=gain("GT-PredictiveHint", "GT-CausalGeom"),
+          remark="It reads the next token through the convolution."),
+    words("gt-regimes-hint-causal", BOOK, "control of the regimes",
+          "So has the predictive hint whose convolution is causal.",
+          claim=gain("GT-PredictiveHint, causal", "GT-CausalGeom")),
+    words("gt-regimes-self", "GT", "the regimes",
+          "The hint of what was expected before has a lower loss than the causal geometry.",
+          claim=gain("GT-CausalSelfHint", "GT-CausalGeom")),
+    words("gt-regimes-geometry", "GT", "the regimes",
+          "The causal geometry has a lower loss than the plain model.",
+          claim=gain("GT-CausalGeom", "AR-Base")),
+    Hypothesis("gt-drop", "GT", "the regimes, PTB", "The predictive hint's loss drops after 2000 "
+               "to 2500 steps.", "15_causal_regimes",
+               remark="The corpus is not here, and no output of the notebook is public."),
+    Hypothesis("gt-interference", "GT", "slide on interference",
+               "The energy tracks the interference of gradients.", "13_alignment",
+               remark="Chapter 13 prints the rank correlation over all pairs: its interval holds "
+                      "both signs."),
+]

@@ -1,0 +1,94 @@
+"""The ledger of hypotheses: every row can be read off, and is read off a file of the protocol."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from studies import ledger, results
+from studies.papers.hypotheses import BOOK, HYPOTHESES, NOT_TRIED
+from studies.papers.hypotheses.hypothesis import baselines_of, comparison_of
+from studies.registry import STUDIES
+from studies.verdict import Effect
+
+ROOT = Path(__file__).resolve().parents[2]
+CHAPTERS = {path.stem for path in ROOT.glob("notebooks/*.ipynb")}
+READ_OFF = [h for h in HYPOTHESES if h.study]
+TRIED = [h for h in READ_OFF if comparison_of(h)]
+FILES = {(h.study, h.part, h.size): h for h in TRIED}
+rows = pytest.mark.parametrize("row", READ_OFF, ids=lambda row: row.label)
+files = pytest.mark.parametrize("row", FILES.values(), ids=[" ".join(key) for key in FILES])
+
+
+def text(path):
+    cells = json.loads(path.read_text())["cells"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells)
+
+
+def test_every_row_has_a_label_of_its_own_and_a_chapter_that_is_there():
+    labels = Counter(h.label for h in HYPOTHESES)
+    assert max(labels.values()) == 1
+    assert {h.chapter for h in HYPOTHESES} <= CHAPTERS
+
+
+@rows
+def test_a_row_is_read_off_arms_that_its_study_has(row):
+    arms = [arm for arm in STUDIES[row.study].arms(row.size) if arm.part == row.part]
+    assert set(row.claim.contrast) <= {arm.name for arm in arms}
+    if row.claim.beats:
+        assert row.claim.beats in baselines_of(row.study, row.part, row.size)
+
+
+def test_a_row_that_nothing_here_can_try_says_why():
+    for h in HYPOTHESES:
+        if not h.study:
+            assert ledger.verdict(h.label) == NOT_TRIED and h.remark and h.source != BOOK, h.label
+
+
+@files
+def test_a_file_of_the_ledger_was_made_by_a_commit_and_by_the_rule(row):
+    content = results.stored(row.study, row.size)
+    assert content["uncommitted changes"] is False and content["commit"]
+    protocol = comparison_of(row)["protocol"]
+    if row.size == "cpu" and len(protocol["rates"]) > 1:
+        assert len(protocol["seeds"]) >= 8
+        assert not set(protocol["seeds"]) & set(protocol["search_seeds"])
+        assert "next best" in protocol["variations"] or row.study == "headline"
+
+
+@files
+def test_every_best_setting_lies_inside_of_what_was_tried(row):
+    found = comparison_of(row)
+    for arm, best in found["search"]["best"].items():
+        tried = {run["lr"] for run in found["search"]["runs"] if run["model"] == arm}
+        assert not tried or min(tried) < best["lr"] < max(tried), arm
+
+
+@pytest.mark.parametrize("row", TRIED, ids=lambda row: row.label)
+def test_a_row_that_was_tried_has_a_verdict_and_says_its_numbers(row):
+    found = ledger.finding(row.label)
+    assert found.effect.seeds + found.effect.diverged >= 3
+    shown = ledger.entry(row)
+    assert ledger.said(found.effect, row.unit) in shown and f'id="{row.label}"' in shown
+    assert f">{ledger.verdict(row.label)}</a>" in ledger.table(row.label)
+
+
+def test_an_effect_is_said_with_the_digits_that_its_interval_leaves():
+    assert ledger.said(Effect(0.12345, 0.0421, 8), "nats") == "+0.123 ± 0.042"
+    assert ledger.said(Effect(-12.345, 4.21, 8), "degrees") == "−12.3 ± 4.2"
+    assert ledger.said(Effect(0.693147, 0.1, 8), "log ratio") == "×2 (1.81 to 2.21)"
+    assert ledger.said(Effect(0.5, 0.1, 7, 1), "nats").endswith(", 1 diverged")
+    assert ledger.said(None, "nats") == "–"
+
+
+def test_a_label_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match="label must be a row of the ledger of hypotheses, got"):
+        ledger.row("mgt-magic")
+
+
+def test_pages_refer_to_rows_that_are_there():
+    pages = [*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("book/*.ipynb")]
+    used = {label for path in pages for label in re.findall(r"\{row\}`([^`]+)`", text(path))}
+    assert used <= {h.label for h in HYPOTHESES}
