@@ -33,6 +33,8 @@ A study has a name, a question, and some of three sizes:
   python -m studies delta                  train, and write results/delta.cpu.json;
                                            where that file is there already, it says so and stops
   python -m studies delta --out mine.json  the same into a file of your own
+  python -m studies emhc_gates --size paper --so-far
+                                           a long one: write what is finished of it
   python -m studies delta --size paper --corpus texts --out mine.json
                                            on your own folder of .txt files
   python -m studies delta --check --arm additive --seeds 0
@@ -97,10 +99,11 @@ def _make(given: argparse.Namespace, folder: Path) -> int:
                 print(line, flush=True)
         return 0
     found = run_study(study, given.size, part, device=given.device, jobs=given.jobs, folder=folder,
-                reason=given.force)
+                reason=given.force, so_far=given.so_far)
     if stored is not None:
         return _compare_with(out, stored, found, given)
-    record(out, study.question, found, force=given.force)
+    reason = given.force or ("further runs" if given.so_far else "")
+    record(out, study.question, found, force=reason)
     if rank() == 0:
         print(f"{out} is written")
     return 0
@@ -128,7 +131,8 @@ def _require_writable(out: Path, given: argparse.Namespace) -> None:
         raise ValueError(
             f"a part of a study, or one on another corpus, is not {out.name}: give --out a file of "
             "its own, or leave --arm, --seeds and --corpus out")
-    if out.exists() and not given.force:
+    grows = given.so_far and out.exists() and read(out).get("unfinished")
+    if out.exists() and not given.force and not grows:
         raise ValueError(
             f"{out} is there, and is not overwritten: give --out another file, --force a reason to "
             "replace it, or --check to compare with it")
@@ -193,6 +197,8 @@ def _parser() -> argparse.ArgumentParser:
         help="for checkpoints (default runs; with --check runs/again, which is deleted in the end)")
     add("--dry-run", action="store_true",
         help="train nothing; say what would be trained and what it costs here")
+    add("--so-far", action="store_true",
+        help="train nothing; write the runs that are finished, over a file that has fewer")
     add("--check", action="store_true",
         help="write nothing; make the runs again and compare them with the file")
     add("--tolerance", type=float, default=TOLERANCE,

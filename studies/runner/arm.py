@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -79,20 +80,26 @@ def comparison(part: str, builds: Mapping[str, Callable[[], nn.Module]], task: T
             for name, build in builds.items()]
 
 
-def train(arm: Arm, folder: str | Path, device: str = "cpu") -> dict:
+class Unfinished(Exception):
+    """A run that isn't finished, where only finished ones are asked for."""
+
+
+def train(arm: Arm, folder: str | Path, device: str = "cpu", so_far: bool = False) -> dict:
     """Search, train every seed at the best setting, measure, and vary.
 
     Arguments:
         folder: where the checkpoints lie; a run that is finished there is read, not repeated.
         device: "cpu" or "cuda".
+        so_far: train nothing; read what is finished.
     Returns: plain data: "parameters"; "search", one entry per run of it, and "best" and
         "next best", what came out; "runs", one entry per seed, with validation losses at
         "evaluated_at", and training losses and gradient norms as means over stretches;
-        "sensitivity", the runs of each variation; "seconds_not_quoted". A run that diverged says
-        so and has no losses.
-    Raises: FloatingPointError when every setting of the search diverges.
+        "sensitivity", the runs of each variation; "unfinished", how many runs `so_far` found to be
+        missing; "seconds_not_quoted". A run that diverged says so and has no losses.
+    Raises: FloatingPointError when every setting of the search diverges; Unfinished where `so_far`
+        finds a search that isn't finished.
     """
-    runner = _Runner(arm, Path(folder), join(device))
+    runner = _Runner(arm, Path(folder), join(device), so_far)
     protocol, search = arm.protocol, []
     best = second = protocol.grid()[0]
     if protocol.searches:
@@ -101,33 +108,48 @@ def train(arm: Arm, folder: str | Path, device: str = "cpu") -> dict:
         if math.isinf(tried[best]):
             rates = ", ".join(f"{lr:g}" for lr in sorted({setting.lr for setting in tried}))
             raise FloatingPointError(f"{arm.name} diverges at every learning rate of {rates}")
-    runs = [runner.reported(best, seed) for seed in protocol.seeds]
+    runs = runner.each(protocol.seeds, lambda seed: runner.reported(best, seed))
     varied = {"next best": (second, 1.0), **{name: (best, times) for name, times in STEPS.items()},
               "equal time": (best, 1 / arm.pace)}
     sensitivity = {}
     for name in protocol.variations:
         setting, times = varied[name]
         if name != "equal time" or abs(arm.pace - 1) > EQUAL:
-            sensitivity[name] = [runner.varied(setting, seed, times) for seed in protocol.few]
+            sensitivity[name] = runner.each(
+                protocol.few, partial(runner.varied, setting, times=times))
     return {"parameters": sum(p.numel() for p in arm.build().parameters()), "search": search,
             "best": best._asdict(), "next best": second._asdict(), "runs": runs,
-            "sensitivity": sensitivity, "seconds_not_quoted": round(runner.seconds)}
+            "sensitivity": sensitivity, "unfinished": runner.unfinished,
+            "seconds_not_quoted": round(runner.seconds)}
 
 
 class _Runner:
     """The runs of an arm: each has a checkpoint, and a finished one is read."""
 
-    def __init__(self, arm: Arm, folder: Path, place: torch.device):
-        self.arm, self.folder, self.place, self.seconds = arm, folder, place, 0.0
+    def __init__(self, arm: Arm, folder: Path, place: torch.device, so_far: bool):
+        self.arm, self.folder, self.place, self.so_far = arm, folder, place, so_far
+        self.seconds, self.unfinished = 0.0, 0
+
+    def each(self, seeds: Sequence[int], run: Callable[[int], dict]) -> list[dict]:
+        """The runs of these seeds, without those that `so_far` finds unfinished."""
+        found = []
+        for seed in seeds:
+            try:
+                found.append(run(seed))
+            except Unfinished:
+                self.unfinished += 1
+        return found
 
     def run(self, seed: int, budget: Budget) -> tuple[Path, History | None]:
         """The checkpoint and the losses of a run; no losses where it diverged."""
         arm = self.arm
+        name = f"{seed}-{budget.lr:g}-{budget.warmup}-{budget.steps}.pt"
+        checkpoint = self.folder / arm.part / arm.name.replace("/", "-") / name
+        if self.so_far and steps_in(checkpoint) < budget.steps:
+            raise Unfinished
         if rank() == 0:
             print(f"{arm.name}, seed {seed}, learning rate {budget.lr:g}, warm-up {budget.warmup} "
                   f"of {budget.steps} steps", file=sys.stderr, flush=True)
-        name = f"{seed}-{budget.lr:g}-{budget.warmup}-{budget.steps}.pt"
-        checkpoint = self.folder / arm.part / arm.name.replace("/", "-") / name
         try:
             history = fit(arm.model(seed).to(self.place), arm.task, budget, seed,
                           checkpoint=checkpoint, progress=sys.stderr.isatty(), engine=arm.engine)
@@ -175,6 +197,14 @@ class _Runner:
     def _measure(self, found: dict, checkpoint: Path) -> None:
         if self.arm.measure and rank() == 0:
             found["measured"] = self.arm.measure(trained(self.arm, found["seed"], checkpoint))
+
+
+def steps_in(checkpoint: Path) -> int:
+    """How many steps a checkpoint has; 0 where there is none."""
+    if not checkpoint.exists():
+        return 0
+    saved = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    return len(saved["history"]["train_loss"])
 
 
 def trained(arm: Arm, seed: int, checkpoint: Path) -> nn.Module:

@@ -18,7 +18,7 @@ from geolab.tasks import Task
 from geolab.tasks.stream import Stream
 from geolab.training import require_shares
 from studies.runner import sources
-from studies.runner.arm import Arm, train
+from studies.runner.arm import Arm, Unfinished, train
 from studies.runner.jobs import side_by_side
 from studies.runner.pace import paced
 
@@ -95,7 +95,8 @@ class Part:
 
 
 def run_study(study: Study, size: str = "cpu", part: Part = Part(), *, device: str = "cpu",
-              jobs: int = 1, folder: str | Path = "runs", reason: str = "") -> dict:
+              jobs: int = 1, folder: str | Path = "runs", reason: str = "",
+              so_far: bool = False) -> dict:
     """Train what is missing of a study, and give what its file holds.
 
     Arguments:
@@ -105,6 +106,8 @@ def run_study(study: Study, size: str = "cpu", part: Part = Part(), *, device: s
             don't fill it alone.
         folder: for checkpoints, from which the same call goes on after an interruption.
         reason: why checkpoints of other code may be used; the file keeps it.
+        so_far: train nothing; take the runs that are finished. "unfinished" counts the others by
+            arm.
     Returns: the content, not yet written: `studies.results.record` does that.
     Raises: before anything is trained, ValueError for a size, arm or corpus that isn't there,
         seeds that repeat, jobs below 1 or above 1 under torchrun, a batch that the processes can't
@@ -124,13 +127,38 @@ def run_study(study: Study, size: str = "cpu", part: Part = Part(), *, device: s
     forced = sources.require_same(place, sources.of(arms), reason)
     arms = paced(arms, study.arms(size), place, device)
     names = [f"{study.name}, {arm.part}: {arm.name}" for arm in arms]
-    outcomes = side_by_side(train, [(arm, place, device) for arm in arms], jobs, names)
+    missing: dict[str, int] = {}
+    if so_far:
+        arms, outcomes, missing = finished(arms, place, device)
+    else:
+        outcomes = side_by_side(train, [(arm, place, device) for arm in arms], jobs, names)
     found = by_part(arms, outcomes)
     return {"command": command(study, size, device, part), "device": device,
             "processes": distributed.world(), **forced,
-            "engine": {arm.part: asdict(arm.engine) for arm in arms},
+            "engine": {arm.part: asdict(arm.engine) for arm in arms}, "unfinished": missing,
             "seconds_not_quoted": sum(one["seconds_not_quoted"] for one in found.values()),
             **study.arrange(found, {arm.part: arm.task for arm in arms}, size)}
+
+
+def finished(arms: Sequence[Arm], place: Path,
+             device: str) -> tuple[list[Arm], list[dict], dict[str, int]]:
+    """The arms that have a finished run, what is finished of them, and how many runs others lack.
+
+    Raises: ValueError where nothing is finished.
+    """
+    found, missing = [], {}
+    for arm in arms:
+        try:
+            outcome = train(arm, place, device, so_far=True)
+        except Unfinished:
+            outcome = {"runs": [], "unfinished": len(arm.protocol.seeds)}
+        if outcome["runs"]:
+            found.append((arm, outcome))
+        if outcome["unfinished"]:
+            missing[f"{arm.part}: {arm.name}"] = outcome["unfinished"]
+    if not found:
+        raise ValueError(f"{place} has no finished run yet")
+    return [arm for arm, _ in found], [outcome for _, outcome in found], missing
 
 
 def by_part(arms: Sequence[Arm], outcomes: Sequence[dict]) -> dict[str, dict]:

@@ -31,8 +31,8 @@ SOUNDS_LIKE = {
 def paragraphs(notebook):
     for cell in notebook.cells:
         if cell["cell_type"] == "markdown":
-            source = APART.sub(" ", cell["source"])
-            yield from filter(None, map(str.strip, re.split(r"\n\s*\n|\n(?=\s*(?:-|\d+\.) )", source)))
+            found = re.split(r"\n\s*\n|\n(?=\s*(?:-|\d+\.) )", APART.sub(" ", cell["source"]))
+            yield from filter(None, map(str.strip, found))
 
 
 def compares(paragraph):
