@@ -20,7 +20,7 @@ from geolab.training import Budget
 
 STEPS = {"half the steps": 0.5, "twice the steps": 2.0}
 VARIATIONS = ("next best", *STEPS, "equal time")
-WARMUPS = (0.03, 0.1, 0.3, 0.6)   # as shares of the steps; there is nothing beyond them
+WARMUPS = (0.03, 0.1, 0.3, 0.6, 1.0)  # as shares of the steps; at 1 the rate never falls
 SLOWEST, FASTEST = 1e-6, 1.0      # learning rates beyond which no search goes
 
 

@@ -72,7 +72,7 @@ def test_a_stated_rate_is_not_searched_for():
     ({"search_seeds": (3, 100)}, "search_seeds must be others than the seeds that report, got 3"),
     ({"rates": (3e-3, 1e-2)}, "rates must be 1, 2 or 5 times a power of ten, for a search that "
                               "widens, got 0.003"),
-    ({"warmups": (0.2,)}, "warmups must be among 0.03, 0.1, 0.3, 0.6, got 0.2"),
+    ({"warmups": (0.2,)}, "warmups must be among 0.03, 0.1, 0.3, 0.6, 1.0, got 0.2"),
     ({"variations": ("thrice",)}, "variations must be among next best, half the steps")])
 def test_a_rule_that_can_not_be_followed_is_refused(wrong, message):
     with pytest.raises(ValueError) as refused:
