@@ -2,6 +2,7 @@
 
 from studies import (
     delta,
+    echo,
     emhc,
     emhc_gates,
     gt_text,
@@ -18,6 +19,7 @@ from studies import (
 
 STUDIES = {study.name: study for study in (
     delta.STUDY,
+    echo.STUDY,
     emhc.ECHO,
     emhc_gates.STUDY,
     emhc.GYROSCOPE,
