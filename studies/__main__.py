@@ -16,6 +16,8 @@ from typing import NoReturn
 import torch
 
 from geolab.distributed import Engine, join, rank, world
+from studies import ledger
+from studies.protocol import Setting
 from studies.registry import STUDIES
 from studies.results import FOLDER, path_of, read, record
 from studies.runner.again import TOLERANCE, differences
@@ -37,6 +39,9 @@ A study has a name, a question, and some of three sizes:
                                            a long one: write what is finished of it
   python -m studies delta --size paper --corpus texts --out mine.json
                                            on your own folder of .txt files
+  python -m studies delta --lr 7e-3 --warmup 0.2 --out mine.json
+                                           at one setting of yours, and what the ledger's rows
+                                           would say of it
   python -m studies delta --check --arm additive --seeds 0
                                            make one run again, and compare it with the stored one
   python -m studies emhc_echo --size paper --device cuda --jobs 4
@@ -92,7 +97,7 @@ def _make(given: argparse.Namespace, folder: Path) -> int:
     if not (given.check or given.dry_run):
         _require_writable(out, given)
     join(given.device)
-    part = Part(given.arm, given.seeds, _engine(given), given.corpus)
+    part = Part(given.arm, given.seeds, _engine(given), given.corpus, _setting(given))
     if given.dry_run:
         for line in estimate(part.of(study, given.size), given.device):
             if rank() == 0:
@@ -105,7 +110,7 @@ def _make(given: argparse.Namespace, folder: Path) -> int:
     reason = given.force or ("further runs" if given.so_far else "")
     record(out, study.question, found, force=reason)
     if rank() == 0:
-        print(f"{out} is written")
+        print("\n".join([f"{out} is written", *ledger.beside(study.name, given.size, found)]))
     return 0
 
 
@@ -127,10 +132,10 @@ def _require_writable(out: Path, given: argparse.Namespace) -> None:
 
     Raises: ValueError.
     """
-    if (given.arm or given.seeds or given.corpus) and given.out is None:
+    if (given.arm or given.seeds or given.corpus or given.lr) and given.out is None:
         raise ValueError(
-            f"a part of a study, or one on another corpus, is not {out.name}: give --out a file of "
-            "its own, or leave --arm, --seeds and --corpus out")
+            f"a part of a study, or one at other settings, is not {out.name}: give --out a file of "
+            "its own, or leave --arm, --seeds, --corpus, --lr and --warmup out")
     grows = given.so_far and out.exists() and read(out).get("unfinished")
     if out.exists() and not given.force and not grows:
         raise ValueError(
@@ -157,6 +162,20 @@ def _compare_with(path: Path, stored: dict, found: dict, given: argparse.Namespa
           f"is {worst:.2e}, {'within' if worst <= given.tolerance else 'beyond'} "
           f"{given.tolerance:g}")
     return int(worst > given.tolerance)
+
+
+def _setting(given: argparse.Namespace) -> Setting | None:
+    """The one setting that is asked for. Raises: ValueError for a warm-up without a rate."""
+    if given.lr is None and given.warmup is not None:
+        raise ValueError("--warmup needs --lr: together they take the place of the search")
+    if given.lr is None:
+        return None
+    if not given.lr > 0:
+        raise ValueError(f"--lr must be positive, got {given.lr:g}")
+    if given.warmup is not None and not 0 <= given.warmup <= 1:
+        raise ValueError("--warmup must be a share of the steps, from 0 to 1, got "
+                         f"{given.warmup:g}")
+    return Setting(given.lr, given.warmup)
 
 
 def _engine(given: argparse.Namespace) -> dict:
@@ -186,6 +205,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--device", choices=("cpu", "cuda"), default="cpu", help="where to train (default cpu)")
     add("--seeds", type=int, nargs="+", metavar="S", help="in place of the study's own")
     add("--arm", nargs="+", metavar="NAME", help="only these models of it")
+    add("--lr", type=float, metavar="RATE",
+        help="one learning rate for all arms, in place of their search; nothing is varied")
+    add("--warmup", type=float, metavar="SHARE",
+        help="the warm-up beside --lr, as a share of the steps")
     add("--jobs", type=int, default=1,
         help="processes side by side, each with a model of its own (default 1)")
     add("--out", type=Path, help="the JSON file to write (default results/STUDY.SIZE.json)")

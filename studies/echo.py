@@ -1,5 +1,4 @@
-"""The additive and the delta residual in one backbone on a small echo task, 300 and 3000 steps long.
-"""
+"""The additive and the delta residual in one backbone on a small echo task: 300 and 3000 steps."""
 
 from functools import partial
 

@@ -6,13 +6,14 @@
 
 import html
 import math
+import statistics
 from collections.abc import Iterable
 from functools import cache
 
 from studies import results
 from studies.papers.hypotheses import HYPOTHESES, NOT_TRIED, Hypothesis, findings
-from studies.papers.hypotheses.hypothesis import comparison_of
-from studies.verdict import Effect, Finding
+from studies.papers.hypotheses.hypothesis import comparison_of, part_of
+from studies.verdict import Claim, Effect, Finding, effect, log_loss, loss, with_base
 
 COLUMNS = ("next best", "half the steps", "twice the steps", "equal time")
 RATIO = "log ratio"   # the unit of effects that are shown as ratios
@@ -88,6 +89,32 @@ def _line(hypothesis: Hypothesis, link: str) -> str:
     return f"<tr>{claim}{''.join(f'<td>{cell}</td>' for cell in cells)}<td>{where}</td></tr>"
 
 
+def against_first(comparison: dict, unit: str = "nats") -> str:
+    """Every arm of a comparison beside its first one, as a table.
+
+    The columns are weights, the time of a step, the loss, what the arm gains over the first one at
+    its best setting, and what it gains in the same time. The intervals of a column hold together.
+    """
+    first, *others = comparison["parameters"]
+    quantity = log_loss if unit == RATIO else loss
+    timed = comparison["sensitivity"].get("equal time", [])
+    lines = []
+    for arm in (first, *others):
+        claim = Claim({first: 1, arm: -1} if arm != first else {first: 0}, quantity=quantity)
+        losses = [loss(run) for run in comparison["runs"]
+                  if run["model"] == arm and "validation_loss" in run]
+        gains = ["–", "–"] if arm == first else [
+            said(effect(runs, claim, len(others)), unit)
+            for runs in (comparison["runs"], with_base(comparison, timed, claim))]
+        cells = [f"{comparison['parameters'][arm]:,}", f"{comparison['pace'][arm]:.2f}",
+                 f"{statistics.mean(losses):.4g}", *gains]
+        lines.append(f"<th>{html.escape(arm)}</th>" + "".join(f"<td>{cell}</td>" for cell in cells))
+    head = "".join(f"<th>{name}</th>" for name in (
+        "", "weights", "time of a step", "loss", f"gain over {first}", "gain in the same time"))
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f'<div class="reported"><table class="table"><tr>{head}</tr>{body}</table></div>'
+
+
 def entry(hypothesis: Hypothesis) -> str:
     """A row on the ledger's page: a term and its description."""
     found, comparison = _found()[hypothesis.label], comparison_of(hypothesis)
@@ -121,6 +148,23 @@ def _runs(hypothesis: Hypothesis, found: Finding, comparison: dict) -> str:
     return (f"{found.effect.seeds} seeds of {weights} weights, {budget['steps']} steps of "
             f"{budget['batch']}; results/{hypothesis.study}.{hypothesis.size}.json, commit "
             f"{results.stored(hypothesis.study, hypothesis.size)['commit']}.")
+
+
+def beside(study: str, size: str, content: dict) -> list[str]:
+    """What the rows of a study say of other runs of it, line by line, beside the stored ones."""
+    lines = []
+    for hypothesis in HYPOTHESES:
+        comparison = part_of(hypothesis, content)
+        if (hypothesis.study, hypothesis.size) != (study, size) or comparison is None:
+            continue
+        try:
+            now = said(effect(comparison["runs"], hypothesis.claim), hypothesis.unit)
+        except ValueError as problem:  # an arm that wasn't asked for, or a single seed
+            now = str(problem)
+        found = _found()[hypothesis.label]
+        stored = f"; stored {said(found.effect, hypothesis.unit)}, {found.verdict}" if found else ""
+        lines.append(f"{hypothesis.label}: {now}{stored}")
+    return lines
 
 
 def count(hypotheses: Iterable[Hypothesis]) -> str:

@@ -17,6 +17,7 @@ from geolab.checks import require_option
 from geolab.tasks import Task
 from geolab.tasks.stream import Stream
 from geolab.training import require_shares
+from studies.protocol import Protocol, Setting, at
 from studies.runner import sources
 from studies.runner.arm import Arm, Unfinished, train
 from studies.runner.jobs import side_by_side
@@ -62,12 +63,15 @@ class Part:
         seeds: in place of the arms' own. A search keeps the seeds that the whole study has for it.
         engine: fields of Engine in place of the arms' own.
         corpus: replaces the text that is streamed: a name, or a folder of .txt files.
+        setting: a learning rate and a warm-up for all arms, in place of their search; nothing is
+            varied then.
     """
 
     arms: Sequence[str] | None = None
     seeds: Sequence[int] | None = None
     engine: Mapping[str, object] | None = None
     corpus: str | None = None
+    setting: Setting | None = None
 
     def of(self, study: Study, size: str) -> list[Arm]:
         """The arms of a study that are asked for, as they are asked for.
@@ -89,6 +93,9 @@ class Part:
         if self.seeds is not None:
             few = [seed for seed in arm.protocol.few if seed in self.seeds]
             arm = replace(arm, protocol=replace(arm.protocol, seeds=self.seeds, few=few))
+        if self.setting is not None:
+            arm = replace(arm, budget=at(self.setting, arm.budget),
+                          protocol=Protocol.stated(self.setting.lr, arm.protocol.seeds))
         if self.corpus is not None and isinstance(arm.task, Stream):
             arm = replace(arm, task=replace(arm.task, corpus=self.corpus))
         return arm
@@ -194,7 +201,8 @@ def command(study: Study, size: str, device: str, part: Part) -> str:
     for option, values in (("arm", part.arms), ("seeds", part.seeds)):
         if values:
             words += [f"--{option}", *map(str, values)]
-    for option, value in {"corpus": part.corpus, **(part.engine or {})}.items():
+    setting = part.setting._asdict() if part.setting else {}
+    for option, value in {"corpus": part.corpus, **setting, **(part.engine or {})}.items():
         if value:
             words += [f"--{option}"] if value is True else [f"--{option}", str(value)]
     return shlex.join(words)

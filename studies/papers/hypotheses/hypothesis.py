@@ -52,7 +52,11 @@ def comparison_of(hypothesis: Hypothesis) -> dict | None:
     """The comparison that a hypothesis is read off; None where it wasn't made."""
     if not hypothesis.study or not results.path_of(hypothesis.study, hypothesis.size).exists():
         return None
-    content = _stored(hypothesis.study, hypothesis.size)
+    return part_of(hypothesis, _stored(hypothesis.study, hypothesis.size))
+
+
+def part_of(hypothesis: Hypothesis, content: dict) -> dict | None:
+    """Its comparison in the content of a file; None where the protocol didn't make it."""
     found = content.get(hypothesis.part, content if "runs" in content else None)
     return found if found and "protocol" in found else None
 
