@@ -4,7 +4,8 @@ that its tables lack.
 The controls are the causal form of each model that reads the future; the hybrid without its gate
 penalty, with a hard gate, with other operators in the gated one's place, and with none; GPT at the
 hybrid's depth; mHC with a start near the plain network; and mHC and delta in their papers' form.
-Models have the same number of parameters within a tenth, except GPT at the hybrid's depth.
+Models have the same number of parameters within a tenth, except JPmHC, with an eighth less, and GPT
+at the hybrid's depth.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -151,10 +152,15 @@ def angle(rotation: Tensor) -> Tensor:
 
 def builds(size: str, name: str, models: Mapping[str, Model]) -> Builds:
     """Models for a task of the benchmark."""
-    dim, layers = TASKS[size][name].dim, LAYERS[size]
+    dim = TASKS[size][name].dim
     return {arm: partial(build, size, residual, options,
-                         layers["emhc-hybrid"] if "3 blocks" in arm else layers[residual], dim)
+                         blocks(size, arm) if arm in MODELS else LAYERS[size][residual], dim)
             for arm, (residual, options) in models.items()}
+
+
+def blocks(size: str, arm: str) -> int:
+    residual = MODELS[arm][0]
+    return LAYERS[size]["emhc-hybrid" if arm == "additive, 3 blocks" else residual]
 
 
 def arms(name: str, size: str) -> list[Arm]:
@@ -193,7 +199,7 @@ ROWS = {  # task -> the paper's table, its row, and the task in words
 
 def arrange(name: str, found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dict:
     content, task = found[name], tasks[name]
-    models = {arm: (residual, LAYERS[size][residual], options)
+    models = {arm: (residual, blocks(size, arm), options)
               for arm, (residual, options) in MODELS.items() if arm in content["parameters"]}
     return content | {"models": models, "floor": task.bayes_floor(), "baselines": task.baselines(),
                       "reproduces": repeated(name, content["runs"], size)}

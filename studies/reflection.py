@@ -168,7 +168,7 @@ def flat(run: dict, inputs: int) -> dict:
     """A run with what was measured beside its last loss; rate and evaluations are everyone's."""
     measured, losses = run.get("measured", {}), run.get("validation_loss")
     kept = {key: value for key, value in run.items()
-            if key not in ("lr", "evaluated_at", "measured")}
+            if key not in ("lr", "warmup", "evaluated_at", "measured")}
     curve = {"validation_loss": losses[-1], "validation_losses": losses} if losses else {}
     return {"model": run["model"], "train": inputs, **kept, **curve, **measured}
 

@@ -208,6 +208,12 @@ class Block(nn.Module):
         return x
 
 
+def final_norm(config: GeometricConfig) -> nn.Module:
+    """A norm after the last block: of Pre-LN always, of Post-LN if the configuration asks."""
+    ends = config.norm_at == "pre" or config.final_norm
+    return nn.LayerNorm(config.width) if ends else nn.Identity()
+
+
 class GeometricTransformer(nn.Module):
     """The encoder, or with config.causal a language model's trunk: (B, T, D) -> (B, T, D).
 
@@ -225,8 +231,7 @@ class GeometricTransformer(nn.Module):
         self.blocks = nn.ModuleList(
             Block({letter: make_step(letter, config) for letter in KINDS[kind]})
             for _ in range(config.layers))
-        ends = config.norm_at == "pre" or config.final_norm
-        self.norm = nn.LayerNorm(config.width) if ends else nn.Identity()
+        self.norm = final_norm(config)
         if config.positions == "learned":
             self.position = nn.Parameter(torch.randn(config.max_length, config.width) * 0.02)
 
@@ -273,7 +278,7 @@ class GeometricDecoder(nn.Module):
         self.blocks = nn.ModuleList(
             Block({letter: make_step(letter, causal[letter]) for letter in letters})
             for _ in range(config.layers))
-        self.norm = nn.LayerNorm(config.width) if config.norm_at == "pre" else nn.Identity()
+        self.norm = final_norm(config)
 
     def forward(self, x: Tensor, memory: Tensor) -> Tensor:
         """(B, T, D), (B, S, D) -> (B, T, D)."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 # Relative, for a last validation loss. Another processor adds in another order, and hundreds of
 # training steps make more of the difference.
 TOLERANCE = 0.02
+KEYS = ("model", "train", "seed", "lr", "warmup", "steps")
 
 
 class Difference(NamedTuple):
@@ -15,7 +16,7 @@ class Difference(NamedTuple):
 
 
 def differences(old: dict, new: dict) -> list[Difference]:
-    """The difference for every run that both hold, by place, model, seed and learning rate."""
+    """The difference for every run that both hold, by place and by KEYS."""
     before = dict(_runs(old))
     return [Difference(", ".join(map(str, key)), _relative(before[key], loss))
             for key, loss in _runs(new) if key in before]
@@ -29,8 +30,7 @@ def _runs(content: dict | list, place: tuple = ()) -> Iterator[tuple[tuple, floa
     elif isinstance(content, dict):
         if "model" in content and "seed" in content:
             loss = content.get("validation_loss")
-            told = [f"{key} {content[key]}" for key in ("model", "train", "seed", "lr")
-                    if key in content]
+            told = [f"{key} {content[key]}" for key in KEYS if key in content]
             yield (*place, *told), loss[-1] if isinstance(loss, list) else loss
         for key, value in content.items():
             yield from _runs(value, (*place, key))

@@ -12,7 +12,6 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,6 +23,7 @@ from geolab.training import Budget, History, fit
 from studies.protocol import STEPS, Protocol, Setting, at
 
 POINTS = 50   # how many points of a training curve a result file keeps
+SMALLEST = 1e-30  # a loss below it counts as this much, since 0 has no logarithm
 EQUAL = 0.03  # a step that takes so little more or less than the first arm's takes as long
 Measure = Callable[[nn.Module], dict]
 
@@ -105,18 +105,18 @@ def train(arm: Arm, folder: str | Path, device: str = "cpu", so_far: bool = Fals
     if protocol.searches:
         tried = protocol.search(lambda setting: runner.try_out(setting, search))
         best, second = list(tried)[:2]
+        second = best if math.isinf(tried[second]) else second
         if math.isinf(tried[best]):
             rates = ", ".join(f"{lr:g}" for lr in sorted({setting.lr for setting in tried}))
             raise FloatingPointError(f"{arm.name} diverges at every learning rate of {rates}")
-    runs = runner.each(protocol.seeds, lambda seed: runner.reported(best, seed))
+    runs = runner.runs(best, protocol.seeds, whole=True)
     varied = {"next best": (second, 1.0), **{name: (best, times) for name, times in STEPS.items()},
               "equal time": (best, 1 / arm.pace)}
     sensitivity = {}
     for name in protocol.variations:
         setting, times = varied[name]
-        if name != "equal time" or abs(arm.pace - 1) > EQUAL:
-            sensitivity[name] = runner.each(
-                protocol.few, partial(runner.varied, setting, times=times))
+        if name != "equal time" or not math.isclose(arm.pace, 1, abs_tol=EQUAL):
+            sensitivity[name] = runner.runs(setting, protocol.few, times)
     return {"parameters": sum(p.numel() for p in arm.build().parameters()), "search": search,
             "best": best._asdict(), "next best": second._asdict(), "runs": runs,
             "sensitivity": sensitivity, "unfinished": runner.unfinished,
@@ -130,21 +130,14 @@ class _Runner:
         self.arm, self.folder, self.place, self.so_far = arm, folder, place, so_far
         self.seconds, self.unfinished = 0.0, 0
 
-    def each(self, seeds: Sequence[int], run: Callable[[int], dict]) -> list[dict]:
-        """The runs of these seeds, without those that `so_far` finds unfinished."""
-        found = []
-        for seed in seeds:
-            try:
-                found.append(run(seed))
-            except Unfinished:
-                self.unfinished += 1
-        return found
-
     def run(self, seed: int, budget: Budget) -> tuple[Path, History | None]:
         """The checkpoint and the losses of a run; no losses where it diverged."""
         arm = self.arm
         name = f"{seed}-{budget.lr:g}-{budget.warmup}-{budget.steps}.pt"
         checkpoint = self.folder / arm.part / arm.name.replace("/", "-") / name
+        diverged = checkpoint.with_suffix(".diverged")
+        if diverged.exists():
+            return checkpoint, None
         if self.so_far and steps_in(checkpoint) < budget.steps:
             raise Unfinished
         if rank() == 0:
@@ -153,7 +146,10 @@ class _Runner:
         try:
             history = fit(arm.model(seed).to(self.place), arm.task, budget, seed,
                           checkpoint=checkpoint, progress=sys.stderr.isatty(), engine=arm.engine)
-        except FloatingPointError:
+        except FloatingPointError as problem:
+            if rank() == 0:
+                diverged.parent.mkdir(parents=True, exist_ok=True)
+                diverged.write_text(str(problem))
             return checkpoint, None
         self.seconds += history.seconds
         return checkpoint, history
@@ -168,35 +164,30 @@ class _Runner:
             losses.append(history.final if history else math.inf)
             search.append({"model": self.arm.name, **setting._asdict(), "seed": seed,
                            "validation_loss": history.final if history else None})
-        return sum(map(math.log, losses)) / len(losses)
+        return sum(math.log(max(loss, SMALLEST)) for loss in losses) / len(losses)
 
-    def reported(self, setting: Setting, seed: int) -> dict:
-        """A run at the best setting, with its curves and measurements."""
-        found, checkpoint, history = self._found(setting, seed, 1.0)
-        if history is not None:
-            found |= curves(history) | {"seconds_not_quoted": round(history.seconds)}
-            self._measure(found, checkpoint)
-        if self.arm.untrained and rank() == 0:
-            found["untrained"] = self.arm.untrained(self.arm.model(seed))
+    def runs(self, setting: Setting, seeds: Sequence[int], times: float = 1.0,
+             whole: bool = False) -> list[dict]:
+        """A run per seed with its measurements, and its curves, or no more than its last loss."""
+        found = []
+        for seed in seeds:
+            try:
+                checkpoint, history = self.run(seed, at(setting, self.arm.budget, times))
+            except Unfinished:
+                self.unfinished += 1
+                continue
+            entry = {"model": self.arm.name, "seed": seed, **setting._asdict()}
+            if history is None:
+                entry["diverged"] = True
+            else:
+                entry |= curves(history) if whole else {
+                    "steps": history.steps, "validation_loss": _digits([history.final])[0]}
+                if self.arm.measure and rank() == 0:
+                    entry["measured"] = self.arm.measure(trained(self.arm, seed, checkpoint))
+            if whole and self.arm.untrained and rank() == 0:
+                entry["untrained"] = self.arm.untrained(self.arm.model(seed))
+            found.append(entry)
         return found
-
-    def varied(self, setting: Setting, seed: int, times: float) -> dict:
-        """A run elsewhere: its last loss, and its measurements."""
-        found, checkpoint, history = self._found(setting, seed, times)
-        if history is not None:
-            found |= {"steps": history.steps, "validation_loss": _digits([history.final])[0]}
-            self._measure(found, checkpoint)
-        return found
-
-    def _found(self, setting: Setting, seed: int,
-               times: float) -> tuple[dict, Path, History | None]:
-        checkpoint, history = self.run(seed, at(setting, self.arm.budget, times))
-        found = {"model": self.arm.name, "seed": seed, **setting._asdict()}
-        return found | ({} if history else {"diverged": True}), checkpoint, history
-
-    def _measure(self, found: dict, checkpoint: Path) -> None:
-        if self.arm.measure and rank() == 0:
-            found["measured"] = self.arm.measure(trained(self.arm, found["seed"], checkpoint))
 
 
 def steps_in(checkpoint: Path) -> int:
@@ -219,7 +210,8 @@ def curves(history: History) -> dict:
     return {"evaluated_at": history.evaluated_at,
             "validation_loss": _digits(history.validation_loss),
             "train_loss": _digits(thinned(history.train_loss)),
-            "gradient_norm": _digits(thinned(history.gradient_norm))}
+            "gradient_norm": _digits(thinned(history.gradient_norm)),
+            "seconds_not_quoted": round(history.seconds)}
 
 
 def thinned(values: Sequence[float], points: int = POINTS) -> list[float]:

@@ -21,20 +21,22 @@ ROUNDS, BEFORE = 15, 3   # rounds that count, and rounds before them that don't
 
 
 def paced(arms: Sequence[Arm], whole: Sequence[Arm], folder: Path, device: str) -> list[Arm]:
-    """The arms with their pace, two digits, where a variation asks for it.
+    """The arms with their pace, three digits, where a variation asks for it.
 
     Arguments:
         whole: all arms of the study, for the first one of each comparison.
-        folder: keeps the paces in paces.json.
+        folder: keeps the paces in paces.json. Under torchrun the first process measures.
     """
     path = folder / "paces.json"
-    known = json.loads(path.read_text()) if path.exists() else {}
-    for part in {arm.part: None for arm in arms}:
-        of_part = [arm for arm in whole if arm.part == part]
-        if "equal time" in of_part[0].protocol.variations and part not in known:
-            known[part] = measure(of_part, device)
-            if distributed.rank() == 0:
-                path.write_text(json.dumps(known))
+    if distributed.rank() == 0:
+        known = json.loads(path.read_text()) if path.exists() else {}
+        for part in {arm.part for arm in arms if "equal time" in arm.protocol.variations}:
+            of_part = [arm for arm in whole if arm.part == part]
+            if not {arm.name for arm in of_part} <= set(known.get(part, ())):
+                known[part] = measure(of_part, device)
+        path.write_text(json.dumps(known))
+    distributed.barrier()  # nobody reads before it is written
+    known = json.loads(path.read_text())
     return [replace(arm, pace=known.get(arm.part, {}).get(arm.name, 1.0)) for arm in arms]
 
 
@@ -47,7 +49,7 @@ def measure(arms: Sequence[Arm], device: str) -> dict[str, float]:
         if turn >= BEFORE:
             for name, taken in seconds.items():
                 ratios[name].append(taken / seconds[arms[0].name])
-    return {name: float(f"{statistics.median(of_arm):.2g}") for name, of_arm in ratios.items()}
+    return {name: float(f"{statistics.median(of_arm):.3g}") for name, of_arm in ratios.items()}
 
 
 def _step(arm: Arm, device: str):

@@ -122,6 +122,34 @@ def test_a_network_is_its_steps_in_the_order_of_the_letters(kind, norm_at):
     assert_close(model(x), layer_norm(model(x)), rtol=0, atol=1e-3)  # either way it ends normalised
 
 
+def test_the_feed_forward_network_may_have_gelu():
+    torch.manual_seed(0)
+    step, x = make_step("F", config(activation="gelu")).double().eval(), vectors()
+    up, down = step.f[0], step.f[3]
+    z = x @ up.weight.T + up.bias
+    inside = z * (1 + torch.erf(z / 2**0.5)) / 2
+    assert_close(step(x), layer_norm(x + inside @ down.weight.T + down.bias), **CLOSE)
+    relu = make_step("F", config()).double().eval()
+    relu.load_state_dict(step.state_dict())
+    assert (relu(x) - step(x)).abs().max() > 1e-2
+
+
+@every_kind
+def test_post_ln_ends_with_a_norm_of_its_own_where_that_is_asked_for(kind):
+    model, plain, x = build(kind, final_norm=True), build(kind), vectors()
+    assert isinstance(plain.norm, torch.nn.Identity)
+    plain.load_state_dict(model.state_dict(), strict=False)
+    with torch.no_grad():
+        model.norm.weight.mul_(2)
+        model.norm.bias.add_(3)
+    assert_close(model(x), 2 * layer_norm(plain(x)) + 3, **CLOSE)
+
+
+def test_pre_ln_ends_with_one_norm_either_way():
+    asked, plain = build("lite", norm_at="pre", final_norm=True), build("lite", norm_at="pre")
+    assert torch.equal(asked(vectors()), plain(vectors()))
+
+
 @every_norm
 def test_a_decoder_block_is_listing_2(norm_at):
     model, x, memory = build("lite", GeometricDecoder, layers=1,
@@ -344,6 +372,7 @@ def test_it_is_a_trunk_for_vectors_and_tokens():
     ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
     ({"layers": 1.5}, r"layers must be a whole number, got 1\.5"),
     ({"norm_at": "both"}, "norm_at must be one of 'post', 'pre', got 'both'"),
+    ({"activation": "tanh"}, "activation must be one of 'relu', 'gelu', got 'tanh'"),
     ({"positions": "rope"}, "positions must be one of 'none', 'learned', got 'rope'"),
 ])
 def test_it_refuses_a_bad_configuration(changes, message):

@@ -21,10 +21,14 @@ TRAINED = re.compile(
 APART = re.compile(r"```.*?```|\$\$.*?\$\$|^:::\{prf:.*?^:::$|\{prf:ref\}`[^`]*`|^\|.*?$|"
                    r"\{footcite:\w\}`[^`]*`|\{doc\}`[^`]*`", re.S | re.M)
 # chapters whose studies aren't made again yet
-NOT_YET = {"02", "03", "04", "05", "06", "07", "08", "09", "10", "11", "12", "13", "14", "15", "16",
-           "17", "18", "19", "20"}
+NOT_YET = {"03", "04", "07", "10", "11", "13", "14", "15", "16"}
 # beginnings of paragraphs that only sound like a comparison of trained models
 SOUNDS_LIKE = {
+    "06": ("**Goals.**",),
+    "12": ("The energy falls with the fourth power",),
+    "18": ("In the stored runs each residual ends",),
+    "19": ("With noise in the data no model",),
+    "20": ("The formula leaves out the scores",),
 }
 
 

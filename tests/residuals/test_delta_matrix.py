@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from geolab.models import ContinuousModel, Transformer, TransformerConfig
 from geolab.operators import delta_matrix
 from geolab.probes import future_influence
-from geolab.residuals import DeltaMatrix
+from geolab.residuals import Delta, DeltaMatrix
 from geolab.residuals.delta import VALUES
 from geolab.residuals.delta_matrix import (
     COMPRESSORS,
@@ -129,9 +129,19 @@ def test_the_v_map_writes_what_the_sublayer_gives_along_a_direction_from_the_inp
     r, mix, x = shaken(residual(map="v", value="linear", eps=0.0)), sublayer(), vectors()
     k, v, beta = r.coefficients(x, mix)
     assert_close(v, mix(x) @ r.value_head.weight.T + r.value_head.bias, **CLOSE)
+    assert_close(k, F.normalize(r.direction_head(x), dim=-1), **CLOSE)
     context = F.rms_norm(x, (WIDTH,), eps=1e-5)
-    assert_close(k, F.normalize(r.direction_head(context), dim=-1), **CLOSE)
     assert_close(beta, 2 * torch.sigmoid(r.beta_head(context)).squeeze(-1), **CLOSE)
+
+
+def test_the_v_maps_direction_is_that_of_the_state_which_one_channel_would_norm():
+    r, x = shaken(residual(map="v", value="linear", eps=0.0)), vectors()
+    one = Delta(WIDTH, map="v", value="linear", eps=0.0, norm_eps=1e-5).double()
+    one.direction_head.load_state_dict(r.direction_head.state_dict())
+    k, normed = (each.coefficients(x, sublayer()).direction for each in (r, one))
+    assert (k - normed).abs().max() > 1e-3
+    context = F.rms_norm(x, (WIDTH,), eps=1e-5)
+    assert_close(r.coefficients(context, sublayer()).direction, normed, **CLOSE)
 
 
 def test_forward_is_the_operator_on_every_channel():

@@ -22,6 +22,7 @@ from geolab.tasks import Copy, Negation, Text
 from geolab.tasks.stream import Stream
 from geolab.training import Budget
 from studies.__main__ import main
+from studies.protocol import Protocol
 from studies.registry import STUDIES
 from studies.results import digest, read
 from studies.runner.again import differences
@@ -35,7 +36,8 @@ TINY = TransformerConfig.ddl(width=8, layers=1, heads=2)
 
 def toy():
     builds = {"biased": partial(nn.Linear, 4, 4), "linear": partial(nn.Linear, 4, 4, bias=False)}
-    return comparison("only", builds, TASK, Budget(steps=12, evaluate_every=6), rates=(1e-2,))
+    return comparison("only", builds, TASK, Budget(steps=12, evaluate_every=6),
+                      Protocol.stated(1e-2, (0, 1, 2)))
 
 
 def many():
@@ -45,16 +47,18 @@ def many():
         config = TransformerConfig.ddl(width=8, layers=2, heads=2)
         return TokenModel(Transformer(config), task.vocabulary)
     return comparison("copy", {"additive": build}, task,
-                      Budget(steps=8, batch=8, warmup=2, evaluate_every=4), rates=(1e-4, 1e-3),
-                      search_steps=2, seeds=(0, 1),
+                      Budget(steps=8, batch=8, warmup=2, evaluate_every=4),
+                      Protocol(rates=(1e-4, 1e-3), warmups=None, search_seeds=(7, 8), seeds=(0, 1),
+                               few=(0,), search_steps=2, widen=False,
+                               variations=("half the steps", "equal time")),
                       measure=lambda model: {"weights": [p.norm().item()
                                                          for p in model.parameters()]})
 
 
 def on_text(task, vocabulary):
     builds = {"additive": lambda: TokenModel(Transformer(TINY), vocabulary)}
-    return comparison("text", builds, task, Budget(steps=4, batch=2, warmup=2), rates=(1e-3,),
-                      seeds=(0,))
+    return comparison("text", builds, task, Budget(steps=4, batch=2, warmup=2),
+                      Protocol.stated(1e-3, (0,)))
 
 
 def far():
@@ -68,7 +72,7 @@ def streamed():
 
 def endless():
     builds = {name: partial(nn.Linear, 4, 4) for name in ("one", "two", "three")}
-    return comparison("only", builds, TASK, Budget(steps=10**7), rates=(1e-3,), seeds=(0,))
+    return comparison("only", builds, TASK, Budget(steps=10**7), Protocol.stated(1e-3, (0,)))
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -309,7 +313,7 @@ def test_torchrun_of_the_same_command_finds_the_same(tmp_path):
     for name, engine in ENGINES.items():
         two = read(tmp_path / f"{name}.json")
         rows = differences(one, two)
-        assert len(rows) == 6 and max(row.difference for row in rows) < 1e-4, name
+        assert len(rows) == 4 + 2 + 1 and max(row.difference for row in rows) < 1e-4, name
         assert (one["processes"] == 1 and two["processes"] == 2
                 and two["engine"]["copy"]["shard"] == bool(engine))
         for a, b in zip(one["copy"]["runs"], two["copy"]["runs"]):

@@ -30,12 +30,15 @@ def study(tmp_path, monkeypatch):
 def test_its_arms_are_values_with_a_fair_search(study):
     arms = study.arms()
     assert repr(pickle.loads(pickle.dumps(arms))) == repr(arms)
-    assert len({(a.task, a.budget, a.rates, a.seeds, a.search_steps) for a in arms}) == 1
-    assert all(len(set(arm.seeds)) >= 3 for arm in arms)
+    assert len({(arm.task, arm.budget, arm.protocol) for arm in arms}) == 1
+    assert all(arm.protocol.searches and len(arm.protocol.seeds) == 8 for arm in arms)
 
 
 def test_the_command_makes_its_file(study):
     assert main(["tiny", "--out", "tiny.json"]) == 0
     kept = read("tiny.json")
-    assert kept["experiment"] == study.question and len(kept["negation"]["runs"]) == 2 * 3
+    assert kept["experiment"] == study.question and len(kept["negation"]["runs"]) == 2 * 8
+    varied = kept["negation"]["sensitivity"]
+    assert {name: len(varied[name]) for name in ("next best", "half the steps")} == {
+        "next best": 2 * 3, "half the steps": 2 * 3}
     assert main(["tiny", "--check", "--out", "tiny.json"]) == 0

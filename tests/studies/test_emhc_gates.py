@@ -18,33 +18,37 @@ GATES = STUDIES["emhc_gates"]
 @pytest.mark.parametrize("arm, bias", emhc_gates.BIASES.items())
 def test_gates_start_where_the_bias_says(arm, bias):
     torch.manual_seed(0)
-    gates = arm_of(GATES, "near_pi_single", arm)
+    gates = arm_of(GATES, "near_pi_multi", arm)
     found = gates.untrained(gates.build())
-    assert len(found["gate mean"]) == 6
+    assert len(found["gate"]) == 6
     assert all(math.isclose(gate, 1 / (1 + math.exp(-bias)), abs_tol=1e-4)
-               for gate in found["gate mean"])
+               for gate in found["gate"])
     assert found["gate between"] == [float(bias == 0)] * 6
 
 
-def test_the_paper_size_has_each_arm_in_causal_form_too():
-    arms = GATES.arms("paper")
-    names = {(arm.part, arm.name) for arm in arms}
-    leaking = {(part, name) for part, name in names if not name.endswith(", causal")}
-    assert {(part, f"{name}, causal") for part, name in leaking} == names - leaking
-    for arm in arms:
-        assert arm.build().trunk.layers[0].residual.leaks == ((arm.part, arm.name) in leaking)
+@pytest.mark.parametrize("size", ["cpu", "paper"])
+def test_the_models_are_as_published_and_read_the_future(size):
+    for arm in GATES.arms(size):
+        residual = arm.build().trunk.layers[0].residual
+        assert residual.leaks and residual.gate_head is not None, arm.name
 
 
-def content(arms):
-    chosen = Part(arms).of(GATES, "cpu")
-    gates = {"gate mean": [0.0, 1.0], "gate between": [0.0, 0.0]}
+def test_near_pi_the_penalty_weighs_half_and_on_the_gyroscope_what_the_name_says():
+    for arm in GATES.arms("paper"):
+        weight = arm.build().trunk.layers[0].residual.penalty
+        assert weight == (emhc_gates.WEIGHTS[arm.name] if arm.part == "gyroscope" else 0.5)
+
+
+def content(arms, size="paper"):
+    chosen = Part(arms).of(GATES, size)
+    gates = {"gate": [0.0, 1.0], "gate between": [0.0, 0.0]}
     run = {"validation_loss": [1.0, 0.25], "measured": gates, "untrained": gates}
     found = {}
     for arm in chosen:
         empty = {"budget": {"steps": 300, "batch": 16}, "seeds": [0, 1], "runs": []}
         found.setdefault(arm.part, empty)["runs"] += [
             {"model": arm.name, "seed": seed, **run} for seed in (0, 1)]
-    return GATES.arrange(found, tasks_of(chosen), "cpu") | {"device": "cpu"}
+    return GATES.arrange(found, tasks_of(chosen), size) | {"device": "cpu"}
 
 
 def test_tables_8_and_9_take_what_is_there(tmp_path):
@@ -61,8 +65,15 @@ def test_tables_8_and_9_take_what_is_there(tmp_path):
 
 
 @pytest.mark.parametrize("arms, tables",
-                         [(["bias +3"], []), (["bias 0"], ["emhc-table-8"]),
-                          (["penalty 0.2"], ["emhc-table-9"])])
+                         [(["bias 0"], ["emhc-table-8"]), (["penalty 0.2"], ["emhc-table-9"])])
 def test_a_part_makes_the_tables_that_it_has_rows_of(arms, tables, tmp_path):
     (tmp_path / "gates.json").write_text(json.dumps(content(arms)))
     assert [repeat.table for repeat in repeats(tmp_path)] == tables
+
+
+def test_small_it_repeats_what_table_8_has_of_many_planes(tmp_path):
+    (tmp_path / "gates.json").write_text(json.dumps(content(None, "cpu")))
+    eight, = repeats(tmp_path)
+    assert list(eight.ours) == ["multi, +1.5", "multi, 0", "multi, -1.5"]
+    (tmp_path / "gates.json").write_text(json.dumps(content(["bias +3"], "cpu")))
+    assert repeats(tmp_path) == []

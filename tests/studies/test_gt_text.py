@@ -16,7 +16,7 @@ def run(row: str, seed: int, value: float) -> dict:
 
 def arranged(runs: list[dict]) -> dict:
     arms = gt_text.STUDY.arms("cpu")
-    text = {"runs": runs, "seeds": arms[0].seeds, "budget": asdict(arms[0].budget)}
+    text = {"runs": runs, "seeds": arms[0].protocol.seeds, "budget": asdict(arms[0].budget)}
     return gt_text.arrange({"text": text}, tasks_of(arms), "cpu")
 
 

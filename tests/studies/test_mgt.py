@@ -1,84 +1,76 @@
-"""The MGT study: matched sizes, what the models keep on the way, and the paper's numbers."""
+"""The MGT studies: matched sizes, what the models keep on the way, and the paper's numbers."""
 
 import math
 
 import pytest
 import torch
 
-from geolab.tasks import Text
+from geolab.tasks import Copy, Text
 from geolab.training import Budget
-from studies.mgt import (
-    STANDARD,
-    arrange,
-    backbone,
-    build,
-    deep,
-    fixed_size,
-    rank_slope,
-    ranks,
-    seed_by_seed,
-    synergy,
-)
+from studies import mgt_ablation
+from studies.mgt import MGT, STANDARD, backbone, build
+from studies.mgt_depth import fixed_size
+from studies.mgt_rank import arrange, decay, deep, profile, ranks
 from studies.papers.configurations import MGT_VARIANTS
 
 TEXT = Text(context=16)
 CONFIG = backbone(8, 2, heads=2, max_length=16)
 
 
-def losses(**arms):
-    """Runs of the four arms: a list of last losses each, None for a run that diverged."""
-    return [{"model": model, "seed": seed}
-            | ({"diverged": True} if loss is None else {"validation_loss": [9.0, loss]})
-            for model, values in zip(MGT_VARIANTS, arms.values())
-            for seed, loss in enumerate(values)]
+# ---------------------------------------------------------------- the ablation
+
+def count(build):
+    with torch.device("meta"):
+        return sum(p.numel() for p in build().trunk.parameters())
 
 
-def test_synergy_is_what_both_parts_gain_beyond_the_sum_of_what_each_gains():
-    found = synergy(losses(standard=[3.0, 3.0], gate=[2.5, 2.75], erase=[2.75, 2.75],
-                           full=[2.0, 2.5]))
-    assert (found == {"seed 0": 0.25, "seed 1": 0.0, "mean": 0.125,
-                      "half width": pytest.approx(12.706 * 0.25 / 2, rel=1e-3)})
+def test_the_wide_standard_model_has_as_many_weights_as_mgt():
+    models = mgt_ablation.models(TEXT, backbone(48, 4, heads=2, max_length=64))
+    assert count(models["Standard, MLP 6D"]) == pytest.approx(count(models["MGT (Full)"]), rel=0.02)
+    assert count(models["MGT, β per token"]) == count(models["MGT, projection"]) == count(
+        models["MGT (Full)"])
 
 
-def test_a_seed_on_which_an_arm_diverged_has_no_synergy():
-    assert (synergy(losses(standard=[3.0, 3.0], gate=[2.5, None], erase=[2.75, 2.5],
-                           full=[2.0, 2.0])) == {"seed 0": 0.25})
-    assert synergy(losses(standard=[3.0], gate=[2.5])) == {}
+def test_each_of_the_papers_arms_has_a_twin_with_post_norm():
+    models = mgt_ablation.models(TEXT, CONFIG)
+    for name in MGT_VARIANTS:
+        pre, post = models[name]().trunk, models[f"{name}, post-LN"]().trunk
+        assert (pre.config.norm_at, post.config.norm_at) == ("pre", "post")
+        assert pre.layers[0].residual.options == post.layers[0].residual.options
 
+
+def test_on_the_copy_task_are_the_papers_arms_and_the_two_by_two_of_their_names():
+    arms = mgt_ablation.on_copy(mgt_ablation.models(Copy(half=4, alphabet=5), CONFIG))
+    assert arms.keys() >= {*MGT_VARIANTS, "mHC", "delta", "mHC × delta"}
+
+
+def test_alpha_is_noted_where_a_model_erases():
+    models = mgt_ablation.models(TEXT, CONFIG)
+    found = {name: mgt_ablation.alphas(make())["alpha"] for name, make in models.items()}
+    assert found["MGT (Full)"] == found["MGT, β per token"] == [0.0] * 4
+    assert found["MGT, projection"] == [1.0] * 4
+    assert found["Standard"] == found["LayerScale"] == found["mHC × delta"] == found["delta"] == []
+
+
+# ---------------------------------------------------------------- rank over depth
 
 def test_a_rank_that_falls_by_a_tenth_a_block_has_the_slope_ln_09():
-    runs = [{"model": "a", "seed": seed,
-             "measured": {"rank": {"as defined": [start * 0.9**k for k in range(7)]}}}
-            for seed, start in enumerate((0.8, 0.4))]
-    found = rank_slope(runs + [{"model": "a", "seed": 2, "diverged": True}])["a"]
-    assert (found["mean"] == pytest.approx(math.log(0.9), rel=1e-3) and found["half width"] < 1e-6
-            and "seed 2" not in found)
+    found = decay([0.8 * 0.9**k for k in range(7)])
+    assert found["slope"] == pytest.approx(math.log(0.9), rel=1e-3)
+    assert found["last"] == pytest.approx(0.8 * 0.9**6, rel=1e-3)
+    assert found["ratio"] == pytest.approx(0.9**5, rel=1e-3)  # of the last block to the first
+    assert found["largest rise"] == pytest.approx(0.9, rel=1e-3)
 
 
-def test_an_interval_needs_two_seeds():
-    assert (seed_by_seed({3: 1.0}) == {"seed 3": 1.0}
-            and "half width" in seed_by_seed({0: 1.0, 1: 2.0}))
+def test_one_block_that_rises_is_seen():
+    assert decay([0.5, 0.25, 0.375, 0.125])["largest rise"] == 1.5
 
 
-def test_a_part_of_the_experiment_is_arranged_too():
-    assert set(arrange({"copy": {"runs": []}}, {}, "cpu")) == {"copy"}
+def test_the_ranks_before_training_stand_apart():
     run = {"model": "Standard", "seed": 0, "untrained": {"as defined": [1.0]}}
-    found = arrange({"rank": {"runs": [run]}, "ablation": {"runs": losses(standard=[3.0])}}, {},
-                    "cpu")
-    assert (found["synergy"] == {}
-            and found["rank"]["runs"]
+    found = arrange({"rank": {"runs": [run]}}, {}, "cpu")
+    assert (found["rank"]["runs"]
             == [{"model": "Standard", "seed": 0, "rank untrained": {"as defined": [1.0]}}])
-
-
-@pytest.mark.parametrize("parameters, layers", [(1e5, 2), (1e5, 16), (1e7, 12), (2e7, 24)])
-def test_models_of_one_size_have_it_within_a_fiftieth_and_keep_their_shape(parameters, layers):
-    with torch.device("meta"):
-        for make in fixed_size(TEXT, parameters, layers, heads=2, max_length=16).values():
-            trunk = make().trunk
-            assert (abs(sum(p.numel()
-                            for p in trunk.layers.parameters() if p.ndim == 2) / parameters
-                            - 1) < 0.02)
-            assert abs(trunk.config.hidden / trunk.config.width - 4) < 0.6
 
 
 def test_a_watched_model_looks_at_each_evaluation_and_its_checkpoint_holds_it():
@@ -95,7 +87,37 @@ def test_a_watched_model_looks_at_each_evaluation_and_its_checkpoint_holds_it():
 
 
 def test_ranks_are_of_the_states_before_and_after_each_block():
-    torch.manual_seed(0)
     found = ranks(TEXT, 4, build(CONFIG, TEXT.vocabulary, STANDARD))
     assert ([len(values) for values in found.values()] == [3, 3, 3]
             and all(1 / 8 <= x <= 1 for x in found["as defined"]))
+
+
+def test_a_profile_has_beta_and_alpha_where_a_model_notes_them():
+    standard, full = (deep(TEXT, CONFIG, Budget(steps=5))[name]()
+                      for name in ("Standard", "MGT (Full)"))
+    noted = "beta mean, std, share below, alpha"
+    assert noted not in profile(TEXT, 4, standard)
+    found = profile(TEXT, 4, full)
+    assert len(found[noted]) == len(full.seen) == 1 and len(found[noted][0]) == 4
+    assert found["decay"] == decay(found["rank"]["as defined"])
+
+
+def test_a_signed_beta_starts_at_zero():
+    model = deep(TEXT, CONFIG, Budget())["MGT, β in (−1, 1)"]()
+    state = torch.randn(2, 5, 8)
+    assert (model.trunk.layers[0].residual.coefficients(state).beta == 0).all()
+    ours = build(CONFIG, TEXT.vocabulary, MGT).trunk.layers[0].residual
+    assert (ours.coefficients(state).beta == 1).all()
+
+
+# ---------------------------------------------------------------- depth at a fixed size
+
+@pytest.mark.parametrize("parameters, layers", [(1e5, 2), (1e5, 16), (1e7, 12), (2e7, 24)])
+def test_models_of_one_size_have_it_within_a_fiftieth_and_keep_their_shape(parameters, layers):
+    with torch.device("meta"):
+        for make in fixed_size(TEXT, parameters, layers, heads=2, max_length=16).values():
+            trunk = make().trunk
+            assert (abs(sum(p.numel()
+                            for p in trunk.layers.parameters() if p.ndim == 2) / parameters
+                            - 1) < 0.02)
+            assert abs(trunk.config.hidden / trunk.config.width - 4) < 0.6

@@ -1,9 +1,10 @@
 """Measurements on networks whose sublayers are put in another order."""
 
+import pytest
 import torch
 
 from studies import order
-from studies.order import backbone, geometric, interference, reordering, sublayers
+from studies.order import backbone, geometric, interference, reordering, sublayers, within_blocks
 
 INPUTS, TARGETS = (t[:2] for t in order.TASK.sample("validation"))
 
@@ -40,6 +41,17 @@ def test_interference_gives_the_parameters_back():
     assert ([list(block) for block in found] == [["AF"]] * order.BLOCKS
             and all(block["AF"] != 0 for block in found))
     torch.testing.assert_close(list(model.parameters()), before, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind, pair", [("lite", "AF"), ("moe", "AM")])
+def test_the_energy_on_the_way_is_that_of_attention_and_what_follows_it(kind, pair):
+    model = built(geometric, kind, "pre")
+    assert model.count == 1 and len(model.seen) == 1 + 300 // 50
+    inputs = order.TASK.sample("validation").inputs[:order.WINDOWS]
+    with torch.no_grad():
+        blocks = within_blocks(model, inputs)["energy"]
+    torch.testing.assert_close(model.seen[0].tolist(), [block[pair] for block in blocks],
+                               rtol=1e-4, atol=1e-9)
 
 
 def test_what_is_not_defined_is_none():

@@ -76,5 +76,21 @@ def test_runs_that_diverged_are_kept_and_counted_in_no_table():
             and "reproduces" not in content)
 
 
+def test_every_model_is_searched_for_at_the_largest_size():
+    searched = [arm for arm in reflection.small() if arm.part == "searched"]
+    largest = {arm.name for arm in reflection.small() if arm.part == "500 inputs"}
+    assert {arm.name for arm in searched} == largest and len(searched) == 13
+    assert all(arm.protocol.searches and arm.task.train == 500 for arm in searched)
+
+
+def test_what_was_searched_for_stands_apart():
+    tasks = {"500 inputs": Negation(train=500), "searched": Negation(train=500)}
+    found = {part: {"seeds": [42], "parameters": {"delta": 7}, "runs": [run("delta", 42)]}
+             for part in tasks}
+    searched = found["searched"]
+    content = reflection.arrange(found, tasks, "cpu")
+    assert content["searched"] is searched and len(content["runs"]) == 1
+
+
 def test_no_batch_is_larger_than_its_training_set():
     assert all(arm.budget.batch == min(32, arm.task.train) for arm in reflection.small())

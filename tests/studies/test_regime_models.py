@@ -126,6 +126,13 @@ def test_the_feed_forward_of_a_geometric_block_is_gelu():
 
 
 @every_regime
+def test_attention_keeps_its_weights_whole_in_a_geometric_block(name):
+    geometric = name.startswith("GT")
+    for block in build(name, dropout=0.5).blocks:
+        assert block.steps["A"].f.attention.dropout == (0.0 if geometric else 0.5)
+
+
+@every_regime
 def test_every_weight_learns_from_the_first_batch(name):
     model = build(name)
     loss = nn.functional.cross_entropy(model(tokens(32)).flatten(0, 1), tokens(32).flatten())

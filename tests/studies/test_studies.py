@@ -1,17 +1,25 @@
 """Every registered study: its arms can be made, and its stored file is of these arms."""
 
+import json
 import pickle
-from dataclasses import asdict
+from copy import deepcopy
+from dataclasses import asdict, replace
+from functools import partial
 
 import pytest
 import torch
+from torch import nn
 
+from geolab.tasks import Negation
+from geolab.training import Budget
+from studies.protocol import Protocol
 from studies.registry import STUDIES
 from studies.results import path_of, read
+from studies.runner.arm import EQUAL, comparison
 from studies.runner.estimate import amount
+from studies.runner.run import Part, Study, run_study
 
 SIZES = [(name, size) for name, study in STUDIES.items() for size in study.sizes]
-STORED = [which for which in SIZES if path_of(*which).exists()]
 
 
 def parts(content):
@@ -23,20 +31,32 @@ def parts(content):
             yield from parts(value)
 
 
+def under_a_protocol(which):
+    path = path_of(*which)
+    return path.exists() and any("protocol" in one for one in parts(read(path)))
+
+
+# files from before the protocol are being made again
+STORED = [which for which in SIZES if under_a_protocol(which)]
+
+
 @pytest.mark.parametrize("name, size", SIZES)
-def test_every_arm_has_a_name_of_its_own_and_three_seeds(name, size):
+def test_every_arm_has_a_name_of_its_own_and_seeds_enough(name, size):
     arms = STUDIES[name].arms(size)
     assert len({(arm.part, arm.name) for arm in arms}) == len(arms) > 0
     for arm in arms:
-        assert len(set(arm.seeds)) >= 3 and callable(arm.build), arm.name
-        assert amount(arm)[0] >= len(arm.seeds)
+        protocol = arm.protocol
+        enough = 8 if protocol.searches and protocol.widen else 3
+        assert len(set(protocol.seeds)) >= enough and callable(arm.build), arm.name
+        assert not protocol.variations or len(set(protocol.few)) >= 2, arm.name
+        assert amount(arm)[0] >= len(protocol.seeds)
 
 
 @pytest.mark.parametrize("name, size", SIZES)
-def test_the_arms_of_a_comparison_have_the_same_search_budget_and_seeds(name, size):
+def test_the_arms_of_a_comparison_have_the_same_task_budget_and_protocol(name, size):
     by_part = {}
     for arm in STUDIES[name].arms(size):
-        shared = (arm.task, arm.budget, arm.rates, arm.seeds, arm.search_steps, arm.search_seeds)
+        shared = (arm.task, arm.budget, arm.protocol, arm.engine)
         assert by_part.setdefault(arm.part, shared) == shared, arm.name
 
 
@@ -44,37 +64,159 @@ def test_the_arms_of_a_comparison_have_the_same_search_budget_and_seeds(name, si
 def test_an_arm_is_a_value_that_another_process_can_be_handed(name):
     for arm in STUDIES[name].arms("cpu"):
         again = pickle.loads(pickle.dumps(arm))
-        assert (again.part, again.name, again.task, again.budget) == (
-            arm.part, arm.name, arm.task, arm.budget)
+        assert (again.part, again.name, again.task, again.budget, again.protocol) == (
+            arm.part, arm.name, arm.task, arm.budget, arm.protocol)
     torch.manual_seed(0)
     one = dict(arm.build().named_parameters())
     torch.manual_seed(0)
     assert all(torch.equal(one[key], p) for key, p in again.build().named_parameters())
 
 
-@pytest.mark.parametrize("name, size", STORED)
-def test_the_stored_file_is_of_these_arms(name, size):
-    stored, arms = list(parts(read(path_of(name, size)))), STUDIES[name].arms(size)
-    names = {arm.part for arm in arms}
+# ---------------------------------------------------------------- stored files
+
+def plain(value):
+    return json.loads(json.dumps(value))
+
+
+def of(runs, task):
+    """(model, seed) of runs; where all comparisons are in one list, of those of a task."""
+    return {(run["model"], run["seed"]) for run in runs if run.get("train", task.train)
+            == task.train}
+
+
+def is_of(one, arms, unfinished, listed):
+    """Whether a stored comparison is of these arms.
+
+    Arguments:
+        unfinished: the arms that lack runs.
+        listed: whether comparisons that differ in the batch alone are in one list.
+    """
+    task, budget, protocol = arms[0].task, asdict(arms[0].budget), arms[0].protocol
+    done = [arm for arm in arms if f"{arm.part}: {arm.name}" not in unfinished]
+
+    def expected(seeds, arms):
+        return {(arm.name, seed) for arm in arms for seed in seeds}
+
+    def complete(runs, seeds, arms=arms):
+        some = expected(seeds, [arm for arm in arms if arm in done])
+        return some <= of(runs, task) <= expected(seeds, arms)
+
+    if "protocol" in one:
+        if one["protocol"] != plain(asdict(protocol)):
+            return False
+        for name, runs in one["sensitivity"].items():
+            slower = [arm for arm in arms if name != "equal time"
+                      or abs(one["pace"].get(arm.name, 1.0) - 1) > EQUAL]
+            if not complete(runs, protocol.few, slower):
+                return False
+        if set(one["sensitivity"]) != set(protocol.variations):
+            return False
+    elif protocol.searches or protocol.variations:
+        return False
+    budget |= {"lr": "by search"} if protocol.searches else {"lr": protocol.rates[0]}
+    if protocol.warmups:
+        budget["warmup"] = "by search"
+    if listed and "protocol" not in one:
+        budget["batch"] = one["budget"]["batch"]
+    counts = {arm.name: sum(p.numel() for p in arm.build().parameters()) for arm in arms}
+    stored = {name: one["parameters"].get(name) for name in counts}
+    return (all(stored[arm.name] == counts[arm.name] for arm in done)
+            and one["budget"] == budget and one["seeds"] == list(protocol.seeds)
+            and complete(one["runs"], protocol.seeds))
+
+
+def missing(content, arms):
+    """The comparisons that a file should have, and that none of its entries is."""
+    stored, names = list(parts(content)), list(dict.fromkeys(arm.part for arm in arms))
+    found, unfinished = [], content.get("unfinished", {})
     for part in names:
         of_part = [arm for arm in arms if arm.part == part]
-        first = of_part[0]
-        parameters = {arm.name: sum(p.numel() for p in arm.build().parameters())
-                      for arm in of_part}
-        runs = {(arm.name, seed) for arm in of_part for seed in arm.seeds}
-
-        def is_it(one, first=first, parameters=parameters, runs=runs):
-            settings = asdict(first.budget) | {"lr": one["budget"]["lr"]}
-            if len(stored) < len(names):  # all comparisons in one list, which differ in the batch
-                settings["batch"] = one["budget"]["batch"]
-            return (one["parameters"].items() >= parameters.items()
-                    and one["budget"] == settings and one["seeds"] == list(first.seeds)
-                    and {(run["model"], run["seed"]) for run in one["runs"]} >= runs)
-        assert any(map(is_it, stored)), part
+        if not (all(f"{part}: {arm.name}" in unfinished for arm in of_part)
+                or any(is_of(one, of_part, unfinished, len(stored) < len(names))
+                       for one in stored)):
+            found.append(part)
+    return found
 
 
-def test_another_size_or_seed_is_seen():
-    stored = next(parts(read(path_of("delta", "cpu"))))
-    text = STUDIES["delta"].arms("cpu")[0]
-    assert stored["budget"]["steps"] == text.budget.steps == 200
-    assert stored["seeds"] != [0, 1, 3]
+@pytest.mark.parametrize("name, size", STORED)
+def test_the_stored_file_is_of_these_arms(name, size):
+    assert missing(read(path_of(name, size)), STUDIES[name].arms(size)) == []
+
+
+def toy():
+    models = {"bias": partial(nn.Linear, 4, 4), "no bias": partial(nn.Linear, 4, 4, bias=False)}
+    task = Negation(dim=4, train=32, validation=16)
+    searched = Protocol(rates=(1e-2, 1e-1), seeds=(0, 1, 2), few=(0, 1), search_steps=2,
+                        widen=False, variations=("half the steps", "equal time"))
+    return [*comparison("searched", models, task, Budget(steps=4), searched),
+            *comparison("stated", models, task, Budget(steps=4, warmup=1),
+                        Protocol.stated(1e-2, (0, 1, 2)))]
+
+
+@pytest.fixture
+def made(tmp_path):
+    """What the toy's file would hold."""
+    (tmp_path / "toy.cpu.cpu").mkdir()
+    (tmp_path / "toy.cpu.cpu" / "paces.json").write_text(
+        '{"searched": {"bias": 1.0, "no bias": 0.8}}')
+    return plain(run_study(Study("toy", "", {"cpu": toy}), folder=tmp_path))
+
+
+def test_a_file_is_of_the_arms_that_made_it(made):
+    assert missing(made, toy()) == []
+    assert {run["model"] for run in made["searched"]["sensitivity"]["equal time"]} == {"no bias"}
+
+
+OTHERS = {
+    "steps": lambda arm: replace(arm, budget=replace(arm.budget, steps=5)),
+    "warm-up": lambda arm: replace(arm, protocol=replace(arm.protocol, warmups=(0.3,))),
+    "seeds": lambda arm: replace(arm, protocol=replace(arm.protocol, seeds=(0, 1, 3))),
+    "search": lambda arm: replace(arm, protocol=replace(arm.protocol, search_seeds=(7,))),
+    "variations": lambda arm: replace(arm, protocol=replace(arm.protocol,
+                                                            variations=("twice the steps",))),
+    "model": lambda arm: replace(arm, build=partial(nn.Linear, 4, 5)),
+    "name": lambda arm: replace(arm, name=f"{arm.name}!")}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_arm_is_seen(other, made):
+    assert missing(made, list(map(OTHERS[other], toy()))) == ["searched", "stated"]
+
+
+@pytest.mark.parametrize("change", [
+    lambda one: one["runs"].pop(),
+    lambda one: one["sensitivity"]["half the steps"].pop(),
+    lambda one: one["sensitivity"]["equal time"].pop(0),
+    lambda one: one["sensitivity"].pop("equal time"),
+    lambda one: one["pace"].update({"no bias": 1.0}),
+    lambda one: one["pace"].update({"bias": 1.2}),
+    lambda one: one.pop("protocol"),
+    lambda one: one["parameters"].update({"bias": 21})])
+def test_an_entry_that_is_lost_or_changed_is_seen(change, made):
+    content = deepcopy(made)
+    change(content["searched"])
+    assert missing(content, toy()) == ["searched"]
+
+
+def test_what_is_not_finished_may_be_missing_where_the_file_says_so(made):
+    made["searched"]["runs"] = [run for run in made["searched"]["runs"] if run["model"] == "bias"]
+    assert missing(made, toy()) == ["searched"]
+    assert missing(made | {"unfinished": {"searched: no bias": 3}}, toy()) == []
+    assert missing(made | {"unfinished": {"searched: bias": 3}}, toy()) == ["searched"]
+    del made["stated"]
+    names = ("searched: no bias", "stated: bias", "stated: no bias")
+    assert missing(made | {"unfinished": dict.fromkeys(names, 3)}, toy()) == []
+
+
+def test_comparisons_in_one_list_are_told_apart_by_their_task(tmp_path):
+    reflection = STUDIES["reflection"]
+    sizes = ("10 inputs", "25 inputs")
+    arms = [replace(arm, budget=replace(arm.budget, steps=2), measure=None)
+            for arm in Part(["delta", "JPmHC, start I"]).of(reflection, "cpu") if arm.part in sizes]
+    small = replace(reflection, sizes={"cpu": lambda: arms})
+    content = plain(run_study(small, folder=tmp_path))
+    content["budget"]["steps"] = 2  # the file says what is published
+    assert missing(content, arms) == []
+    lost = [run for run in content["runs"] if run["train"] == 10][0]
+    content["runs"].remove(lost)
+    assert missing(content, arms) == ["10 inputs"]

@@ -54,6 +54,31 @@ def test_digits_are_renamed_and_blanks_are_not():
             == [[1, 0, 0, 0, 1], [1, 0, 0, 0, 0]])
 
 
+def test_the_notebooks_blocks_have_its_options_and_its_one_rate():
+    arms = sudoku.notebook()
+    for arm in arms:
+        trunk = arm.build().trunk
+        assert isinstance(trunk.blocks[0].steps["F"].f[1], torch.nn.GELU)
+        assert isinstance(trunk.norm, torch.nn.LayerNorm) and trunk.config.norm_at == "post"
+        assert (trunk.config.dropout, trunk.config.alpha) == (0.0, 1.0)
+        rates = {arm.budget.learning_rate(step) for step in (0, 100, arm.budget.steps - 1)}
+        assert rates == {1e-3} and not arm.protocol.searches
+    assert [arm.task.givens for arm in arms] == [n for n in sudoku.GIVENS for _ in range(4)]
+    shown = [int(arm.task.sample("validation").inputs[0, :, 4].sum()) for arm in arms[::4]]
+    assert shown == list(sudoku.GIVENS)
+
+
+def test_the_spread_is_the_share_of_the_states_that_differs_within_triples():
+    task = Sudoku(train=4, validation=3)
+    model = solver(CONFIG, "transformer", {}).eval()
+    found = sudoku.scores(task, model)
+    h = model.states(task.sample("validation").inputs).double()
+    triples = h[:, sudoku.TRIPLES]
+    apart = (triples - triples.mean(2, keepdim=True)).square().sum((1, 2, 3)).mean()
+    assert abs(found["spread"] - (apart / (48 * 3 * h.square().sum(-1).mean())).item()) < 1e-4
+    assert 0 < found["spread"] < 1 and 0 <= found["training blanks"] <= 1
+
+
 def test_a_file_without_moons_has_none():
     content = sudoku.arrange({"published": {"runs": []}}, {}, "paper")
     assert ("moons" not in content and content["config"]["width"] == 64

@@ -149,6 +149,11 @@ HYPOTHESES = [
     Hypothesis("gt-drop", "GT", "the regimes, PTB", "The predictive hint's loss drops after 2000 "
                "to 2500 steps.", "15_causal_regimes",
                remark="The corpus is not here, and no output of the notebook is public."),
+    Hypothesis("gt-semigroup", "GT", "on eq. 5",
+               "Diagrammatic backpropagation teaches denoising arrows to compose.",
+               "17_semigroup",
+               remark="The lecture states no sizes, weights or numbers. Chapter 17 has networks in "
+                      "one dimension, at one untuned rate."),
     Hypothesis("gt-interference", "GT", "slide on interference",
                "The energy tracks the interference of gradients.", "13_alignment",
                remark="Chapter 13 prints the rank correlation over all pairs: its interval holds "

@@ -1,6 +1,7 @@
 """Training an arm: every arm gets the same search, and a finished run is not repeated."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,8 @@ from torch import nn
 
 from geolab.tasks import Negation
 from geolab.training import Budget
+from studies.protocol import VARIATIONS, Protocol, Setting, neighbours
+from studies.runner import arm as module
 from studies.runner.arm import Arm, comparison, thinned, train
 
 TASK = Negation(dim=4, train=32, validation=16)
@@ -23,21 +26,28 @@ def two_layers():
     return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4))
 
 
-BOTH = comparison("negation", {"linear": linear, "two layers": two_layers}, TASK, SHORT,
-                  rates=(1e-3, 1e-1), seeds=(0, 1), search_steps=10)
+GRID = Protocol(rates=(1e-3, 1e-1), warmups=None, search_seeds=(7, 8), seeds=(0, 1),
+                search_steps=10, widen=False, variations=())
+BOTH = comparison("negation", {"linear": linear, "two layers": two_layers}, TASK, SHORT, GRID)
 LINEAR = BOTH[0]
+
+
+def under(protocol, arm=LINEAR):
+    return replace(arm, protocol=protocol)
 
 
 def test_every_model_gets_the_same_search_and_runs_at_its_own_winner(tmp_path):
     for arm, parameters in zip(BOTH, (20, 76), strict=True):
         found = train(arm, tmp_path)
         tried = [(run["model"], run["lr"], run["seed"]) for run in found["search"]]
-        assert tried == [(arm.name, lr, seed) for lr in (1e-3, 1e-1) for seed in (0, 1)]
-        assert found["best"] == 1e-1 and found["parameters"] == parameters
+        assert tried == [(arm.name, lr, seed) for lr in (1e-3, 1e-1) for seed in (7, 8)]
+        assert found["best"] == {"lr": 1e-1, "warmup": None} and found["next best"]["lr"] == 1e-3
+        assert found["parameters"] == parameters and found["sensitivity"] == {}
         assert [(run["model"], run["seed"]) for run in found["runs"]] == [
             (arm.name, 0), (arm.name, 1)]
         for run in found["runs"]:
-            assert run["evaluated_at"] == [10, 20, 30, 40] and len(run["validation_loss"]) == 4
+            assert run["lr"] == 1e-1 and len(run["validation_loss"]) == 4
+            assert run["evaluated_at"] == [10, 20, 30, 40]
         json.dumps(found)
 
 
@@ -69,10 +79,13 @@ def counts_and_norm(model):
 
 
 def test_what_is_measured_is_what_the_checkpoint_holds(tmp_path):
-    arm = Arm("negation", "counts", lambda: Counts(4, 4), TASK, SHORT, rates=(1e-2,), seeds=(0,),
+    protocol = replace(Protocol.stated(1e-2, (0,)), few=(0,), variations=("half the steps",))
+    arm = Arm("negation", "counts", lambda: Counts(4, 4), TASK, SHORT, protocol,
               measure=counts_and_norm, untrained=counts_and_norm)
-    run, = train(arm, tmp_path)["runs"]
-    assert run["measured"]["calls"] == 0 and run["measured"]["norm"] != run["untrained"]["norm"]
+    found = train(arm, tmp_path)
+    run, half = *found["runs"], *found["sensitivity"]["half the steps"]
+    norms = [run["untrained"]["norm"], run["measured"]["norm"], half["measured"]["norm"]]
+    assert run["measured"]["calls"] == half["measured"]["calls"] == 0 and len(set(norms)) == 3
 
 
 class Diverges(nn.Module):
@@ -91,36 +104,113 @@ def test_a_model_that_always_diverges_is_named(tmp_path):
         train(broken, tmp_path)
 
 
-def test_a_single_run_that_diverges_says_so(tmp_path):
-    broken = replace(LINEAR, build=Diverges, rates=(1e-3,), seeds=(0,))
-    assert train(broken, tmp_path)["runs"] == [
-        {"model": "linear", "seed": 0, "lr": 1e-3, "diverged": True}]
+def test_a_run_that_diverges_says_so(tmp_path):
+    protocol = replace(Protocol.stated(1e-3, (0,)), few=(0,), variations=("twice the steps",))
+    found = train(replace(LINEAR, build=Diverges, protocol=protocol), tmp_path)
+    diverged = {"model": "linear", "seed": 0, "lr": 1e-3, "warmup": None, "diverged": True}
+    assert found["runs"] == found["sensitivity"]["twice the steps"] == [diverged]
 
 
 def test_a_single_rate_is_not_searched_for(tmp_path):
-    found = train(replace(LINEAR, rates=(1e-2,), search_steps=None), tmp_path)
-    assert found["search"] == [] and found["best"] == 1e-2 and len(found["runs"]) == 2
+    found = train(under(Protocol.stated(1e-2, (0, 1))), tmp_path)
+    assert found["search"] == [] and found["best"]["lr"] == 1e-2 and len(found["runs"]) == 2
 
 
-def test_a_search_may_have_seeds_of_its_own(tmp_path):
-    found = train(replace(LINEAR, search_seeds=(7,)), tmp_path)
-    assert [run["seed"] for run in found["search"]] == [7, 7]
-    assert [run["seed"] for run in found["runs"]] == [0, 1]
+class Unlucky(nn.Linear):
+    """Diverges where a step is large, if it is built from seed 8."""
+
+    def __init__(self):
+        self.unlucky = torch.initial_seed() == 8
+        super().__init__(4, 4)
+
+    def forward(self, x):
+        return super().forward(x / 0 if self.unlucky and self.weight.norm() > 3 else x)
 
 
-@pytest.mark.parametrize("wrong, message", [
-    ({"seeds": ()}, "seeds must hold at least one number, got ()"),
-    ({"rates": ()}, "rates must hold at least one number, got ()"),
-    ({"seeds": (0, 0)}, "seeds must differ, got 0, 0"),
-    ({"search_steps": None}, "search_steps must be given to choose among 2 rates, got None")])
-def test_an_arm_that_can_not_be_trained_is_refused(wrong, message):
-    with pytest.raises(ValueError) as refused:
-        replace(LINEAR, **wrong)
-    assert message in str(refused.value)
+def test_a_rate_at_which_one_seed_diverges_is_out(tmp_path):
+    protocol = replace(GRID, rates=(1e-2, 1.0), search_steps=None)
+    found = train(replace(LINEAR, build=Unlucky, protocol=protocol), tmp_path)
+    losses = {(run["lr"], run["seed"]): run["validation_loss"] for run in found["search"]}
+    assert losses.pop((1.0, 8)) is None and None not in losses.values()
+    assert found["best"]["lr"] == found["next best"]["lr"] == 1e-2
+
+
+# ---------------------------------------------------------------- under the whole protocol
+
+FULL = replace(under(Protocol()), pace=0.8)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """What an arm gives under the whole protocol, and (seed, budget) of all of its runs."""
+    asked = []
+
+    def noted(model, task, budget, seed, **options):
+        asked.append((seed, budget))
+        return fit(model, task, budget, seed, **options)
+
+    fit, module.fit = module.fit, noted
+    try:
+        return train(FULL, tmp_path_factory.mktemp("whole")), asked
+    finally:
+        module.fit = fit
+
+
+def test_a_search_goes_on_past_the_edge_of_its_grid(whole):
+    found, _ = whole
+    best, second = Setting(**found["best"]), Setting(**found["next best"])
+    losses = {}
+    for run in found["search"]:
+        losses.setdefault(Setting(run["lr"], run["warmup"]), []).append(
+            math.log(run["validation_loss"]))
+    assert best.lr > max(FULL.protocol.rates) and set(neighbours(best)) <= set(losses)
+    assert set(FULL.protocol.grid()) <= set(losses)
+    assert sorted(losses, key=lambda setting: sum(losses[setting]))[:2] == [best, second]
+
+
+def test_the_seeds_of_the_search_report_nothing(whole):
+    found, _ = whole
+    assert {run["seed"] for run in found["search"]} == {100, 101}
+    assert [run["seed"] for run in found["runs"]] == list(range(8))
+    assert all({**run, **found["best"]} == run for run in found["runs"])
+
+
+def test_each_variation_has_its_setting_and_its_steps(whole):
+    found, asked = whole
+    names = ("model", "seed", "lr", "warmup")
+    settings = {"next best": found["next best"]}
+    assert tuple(found["sensitivity"]) == VARIATIONS
+    for (name, runs), steps in zip(found["sensitivity"].items(), (40, 20, 80, 50), strict=True):
+        expected = [{"model": "linear", "seed": seed, **settings.get(name, found["best"])}
+                    for seed in range(3)]
+        assert [{key: run[key] for key in names} for run in runs] == expected
+        assert {run["steps"] for run in runs} == {steps}
+    json.dumps(found)
+    # and none was trained for anything else
+    assert {(seed, budget.steps) for seed, budget in asked} == {
+        *((seed, 40) for seed in (100, 101, *range(8))),
+        *((seed, steps) for seed in range(3) for steps in (20, 80, 50))}
+
+
+def test_a_warm_up_is_a_share_of_the_steps(whole):
+    found, asked = whole
+    varied = [budget for _, budget in asked if budget.steps != 40]
+    assert varied and all(budget.warmup == round(found["best"]["warmup"] * budget.steps)
+                          and budget.evaluate_every == budget.steps // 4 for budget in varied)
+    tried = {(run["lr"], round(40 * run["warmup"])) for run in found["search"]}
+    assert {(budget.lr, budget.warmup) for seed, budget in asked if seed >= 100} == tried
+
+
+@pytest.mark.parametrize("pace, runs", [(1.02, None), (0.98, None), (1.25, 3)])
+def test_an_arm_as_fast_as_the_first_one_has_no_runs_at_equal_time(pace, runs, tmp_path):
+    protocol = replace(Protocol.stated(1e-2, (0,)), variations=("equal time",))
+    found = train(replace(LINEAR, protocol=protocol, pace=pace), tmp_path)["sensitivity"]
+    assert found.keys() == ({"equal time"} if runs else set())
+    assert [run["steps"] for run in found.get("equal time", ())] == [32] * (runs or 0)
 
 
 def test_training_curves_are_kept_as_means_over_stretches(tmp_path):
-    arm = replace(LINEAR, budget=Budget(steps=120), seeds=(0,), rates=(1e-2,))
+    arm = replace(LINEAR, budget=Budget(steps=120), protocol=Protocol.stated(1e-2, (0,)))
     run, = train(arm, tmp_path)["runs"]
     assert len(run["train_loss"]) == len(run["gradient_norm"]) == 50
     assert thinned([1.0, 2.0, 3.0, 6.0], points=2) == [1.5, 4.5]

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 
 import pytest
@@ -11,6 +11,7 @@ from torch import nn
 from geolab.distributed import Engine
 from geolab.tasks import Negation
 from geolab.training import Budget
+from studies.protocol import Protocol
 from studies.registry import STUDIES
 from studies.results import ROOT, code
 from studies.runner import sources
@@ -21,13 +22,17 @@ from studies.runner.run import Part, Study, run_study
 TASK = Negation(dim=4, train=32, validation=16)
 
 
+LONG = Protocol(rates=(1e-2, 1e-1), warmups=None, search_seeds=(7, 8, 9), seeds=(0, 1, 2),
+                few=(0, 1), search_steps=5, widen=False,
+                variations=("next best", "twice the steps"))
+
+
 def toy():
     linear = partial(nn.Linear, 4, 4)
     builds = {"biased": linear, "linear": partial(linear, bias=False)}
-    return [*comparison("long", builds, TASK, Budget(steps=20, evaluate_every=10, warmup=2),
-                        rates=(1e-2, 1e-1), search_steps=5),
+    return [*comparison("long", builds, TASK, Budget(steps=20, evaluate_every=10, warmup=2), LONG),
             *comparison("short", {"biased": linear}, TASK, Budget(steps=4, warmup=1),
-                        rates=(1e-2,), seeds=(5,))]
+                        Protocol.stated(1e-2, (5,)))]
 
 
 TOY = Study("toy", "Does it run?", {"cpu": toy})
@@ -40,20 +45,50 @@ def test_the_content_is_each_comparison_by_name(tmp_path):
     assert {(r["model"], r["seed"]) for r in found["long"]["runs"]} == {
         (name, seed) for name in ("biased", "linear") for seed in (0, 1, 2)}
     assert [(r["model"], r["seed"]) for r in found["short"]["runs"]] == [("biased", 5)]
-    assert found["long"]["search"]["best"].keys() == {"biased", "linear"}
+    for which in ("best", "next best"):
+        assert found["long"]["search"][which].keys() == {"biased", "linear"}
     assert len(found["long"]["search"]["runs"]) == 2 * 2 * 3
     assert found["engine"]["long"]["precision"] == "float32"
+
+
+def test_a_comparison_says_by_which_protocol_it_was_made(tmp_path):
+    found = run_study(TOY, folder=tmp_path)
+    long, short = found["long"], found["short"]
+    assert long["protocol"] == asdict(LONG) and long["seeds"] == [0, 1, 2]
+    assert long["budget"]["lr"] == "by search" and long["budget"]["warmup"] == 2
+    assert short["budget"]["lr"] == 1e-2 and short["sensitivity"] == {}
+    assert {name: [(run["model"], run["seed"]) for run in runs]
+            for name, runs in long["sensitivity"].items()} == dict.fromkeys(
+                LONG.variations, [(name, seed) for name in ("biased", "linear") for seed in (0, 1)])
+    searched = [replace(arm, protocol=replace(LONG, warmups=(0.1,)))
+                for arm in toy() if arm.part == "long"]
+    found = run_study(replace(TOY, sizes={"cpu": lambda: searched}), folder=tmp_path / "again")
+    assert found["long"]["budget"]["warmup"] == "by search"
+
+
+def test_an_arm_is_given_as_many_steps_as_take_the_time_of_the_first(tmp_path):
+    place = tmp_path / "toy.cpu.cpu"
+    place.mkdir()
+    (place / "paces.json").write_text('{"long": {"biased": 1.0, "linear": 0.5}}')
+    equal = [replace(arm, protocol=replace(LONG, variations=("equal time",)))
+             for arm in toy() if arm.part == "long"]
+    found = run_study(replace(TOY, sizes={"cpu": lambda: equal}), folder=tmp_path)["long"]
+    assert found["pace"] == {"biased": 1.0, "linear": 0.5}
+    assert [(run["model"], run["seed"], run["steps"])
+            for run in found["sensitivity"]["equal time"]] == [("linear", 0, 40), ("linear", 1, 40)]
+
+
+def lines(found, of="long"):
+    return [{key: value for key, value in line.items() if key != "seconds_not_quoted"}
+            for runs in (found[of]["runs"], *found[of]["sensitivity"].values()) for line in runs]
 
 
 def test_a_part_is_that_part_of_the_whole(tmp_path):
     whole = run_study(TOY, folder=tmp_path / "a")
     part = run_study(TOY, part=Part(["biased"], [1]), folder=tmp_path / "b")
-
-    def lines(found):
-        return [{key: value for key, value in line.items() if key != "seconds_not_quoted"}
-                for line in found["long"]["runs"]]
     assert lines(part) == [line for line in lines(whole)
                            if (line["model"], line["seed"]) == ("biased", 1)]
+    assert len(lines(part)) == 3
     best = [found["long"]["search"]["best"]["biased"] for found in (part, whole)]
     assert best[0] == best[1]  # it is searched for with all seeds
     assert "linear" not in part["long"]["parameters"]
@@ -64,13 +99,16 @@ def test_an_arm_of_one_comparison_leaves_the_other_out(tmp_path):
 
 
 class Interrupts(Negation):
-    """A task that interrupts the run at its 47th loss, in the middle of a step."""
+    """A task that interrupts the run at its 53rd loss, in the middle of a step.
+
+    The six runs of the search have 8 losses each.
+    """
 
     losses = 0
 
     def loss(self, prediction, target):
         Interrupts.losses += 1
-        if Interrupts.losses == 47:
+        if Interrupts.losses == 53:
             os.kill(os.getpid(), signal.SIGINT)
         return super().loss(prediction, target)
 
@@ -83,8 +121,7 @@ def test_an_interrupted_run_goes_on_to_the_same_result(tmp_path):
         run_study(stopped, folder=tmp_path / "b")
     again = run_study(stopped, folder=tmp_path / "b")
     for part in ("long", "short"):
-        losses = [[r["validation_loss"] for r in found[part]["runs"]] for found in (again, whole)]
-        assert losses[0] == losses[1]
+        assert lines(again, part) == lines(whole, part)
 
 
 def test_a_field_of_the_engine_takes_the_place_of_its_own(tmp_path):
@@ -99,6 +136,7 @@ def test_a_field_of_the_engine_takes_the_place_of_its_own(tmp_path):
     ({"size": "gpu"}, "size must be one of 'cpu', got 'gpu'"),
     ({"part": Part(["cubic"])}, "arm must be one of 'biased', 'linear', got 'cubic'"),
     ({"part": Part(seeds=(0, 0))}, "seeds must differ, got 0, 0"),
+    ({"part": Part(seeds=())}, r"seeds must hold at least one number, got \(\)"),
     ({"part": Part(corpus="texts")}, "corpus replaces text that is streamed, and this study"),
     ({"jobs": 0}, "jobs must be at least 1, got 0")])
 def test_what_is_not_there_is_refused(wrong, message, tmp_path):

@@ -19,7 +19,7 @@ from geolab.distributed import Engine, join, rank
 from geolab.tasks import Copy, Negation, RandomTokens
 from geolab.tasks.base import Pairs
 from geolab.training import Budget, fit
-from studies import hyper_gain, mgt, reflection, regimes
+from studies import hyper_gain, mgt, mgt_rank, reflection, regimes
 from studies.runner.watch import on_the_way, watch
 
 
@@ -42,7 +42,7 @@ BUDGET = Budget(steps=3, batch=4, lr=1e-3, warmup=0, evaluate_every=2)
 EVALUATIONS = 2  # after steps 2 and 3
 CONFIG = mgt.backbone(8, 2, heads=2, max_length=8)
 ARMS = {
-    "mgt": (partial(mgt.watched, CONFIG, COPY, EVALUATIONS, 1.0, mgt.MGT), COPY),
+    "mgt": (partial(mgt_rank.watched, CONFIG, COPY, EVALUATIONS, 1.0, mgt.MGT), COPY),
     **{f"hyper_gain, {name}": (partial(hyper_gain.build, 8, COPY, BUDGET, name, 2), COPY)
        for name in hyper_gain.MODELS},
     **{f"reflection, {name}": (partial(reflection.build, reflection.EVERY_SIZE[name], NEGATION),

@@ -1,0 +1,126 @@
+"""The residuals that MGT's paper speaks of, and the baseline of its gate."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from geolab.models import Transformer, TransformerConfig
+from geolab.operators import unit_direction
+from geolab.probes import future_influence, influence
+from geolab.residuals import MGT
+from studies.mgt_models import LayerScale, MHCDelta, Projected, TokenRate
+
+WIDTH, CLOSE = 8, dict(rtol=0, atol=1e-12)
+
+
+def some_state(*streams):
+    return torch.randn(2, 5, *streams, WIDTH, dtype=torch.float64)
+
+
+def sublayer():
+    weight = torch.randn(WIDTH, WIDTH, dtype=torch.float64)
+    return lambda x: torch.tanh(x @ weight)
+
+
+def shaken(residual):
+    """With weights unlike those at the start."""
+    residual = residual.double()
+    with torch.no_grad():
+        for p in residual.parameters():
+            p.add_(0.3 * torch.randn_like(p))
+    return residual
+
+
+def test_layer_scale_is_the_additive_residual_at_scale_one():
+    x, f = some_state(), sublayer()
+    assert torch.equal(LayerScale(WIDTH, start=1.0).double()(x, f), x + f(x))
+    assert_close(LayerScale(WIDTH).double()(x, f), x + 0.1 * f(x), rtol=0, atol=1e-8)
+
+
+def test_layer_scale_has_a_number_per_feature():
+    x, f, residual = some_state(), sublayer(), shaken(LayerScale(WIDTH))
+    assert_close(residual(x, f), x + f(x) @ residual.scale.diag(), **CLOSE)
+
+
+def test_a_token_rate_is_one_number_per_token_and_the_mean_of_mgts():
+    x, ours, whole = some_state(), shaken(TokenRate(WIDTH)), MGT(WIDTH).double()
+    whole.load_state_dict(ours.state_dict())
+    beta = ours.coefficients(x).beta
+    assert (beta == beta[..., :1]).all() and beta.shape == x.shape
+    assert beta[..., 0].unique().numel() == 10
+    assert_close(beta[..., 0], whole.coefficients(x).beta.mean(-1), **CLOSE)
+    gate, _, alpha = ours.coefficients(x)
+    f = sublayer()
+    assert_close(ours(x, f), x + beta * (gate * f(x) - alpha * x), **CLOSE)
+
+
+def test_projected_at_its_start_and_without_a_gate_is_the_papers_equation():
+    x, f, residual = some_state(), sublayer(), Projected(WIDTH, gate=False).double()
+    _, beta, alpha = residual.coefficients(x)
+    assert (beta == 1).all() and alpha == 1
+    v = f(x)
+    k = unit_direction(v, 1e-5)
+    along = (k.unsqueeze(-1) @ k.unsqueeze(-2) @ x.unsqueeze(-1)).squeeze(-1)
+    assert_close(residual(x, f), x + v - along, **CLOSE)
+
+
+def test_projected_erases_along_what_it_writes_alone():
+    x, f, residual = some_state(), sublayer(), shaken(Projected(WIDTH))
+    gate, beta, alpha = residual.coefficients(x)
+    v = gate * f(x)
+    erased = v - (residual(x, f) - x) / beta
+    k = unit_direction(v, 1e-5)
+    assert_close(erased, alpha * (k * x).sum(-1, keepdim=True) * k, **CLOSE)
+
+
+def test_a_delta_write_changes_each_mixed_stream_along_one_direction():
+    state, f, residual = some_state(4), sublayer(), shaken(MHCDelta(WIDTH))
+    read, _, mix = residual.coefficients(state)
+    mixed = mix @ state
+    moved = residual(state, f) - mixed
+    k = unit_direction(f((read.unsqueeze(-1) * state).sum(-2))).unsqueeze(-2)
+    assert_close(moved, (moved * k).sum(-1, keepdim=True) * k, **CLOSE)
+    assert moved.norm(dim=-1).min() > 1e-3
+    # mHC without a sublayer
+    assert_close(residual(state, lambda x: 0 * x), mixed, **CLOSE)
+
+
+def test_on_copies_it_starts_as_the_delta_residual():
+    x, f, residual = some_state(), sublayer(), MHCDelta(WIDTH).double()
+    step = residual(residual.expand(x), f)
+    assert_close(step, residual.delta(x, f).unsqueeze(-2).expand_as(step), rtol=0, atol=1e-6)
+
+
+def test_its_rate_adds_mhcs_write_to_deltas_logit():
+    state, f, residual = some_state(4), sublayer(), shaken(MHCDelta(WIDTH))
+    read, write, mix = residual.coefficients(state)
+    x = (read.unsqueeze(-1) * state).sum(-2)
+    k, v, beta = residual.delta.coefficients(x, f)
+    logit = (beta / (2 - beta)).log().unsqueeze(-1) + (write / (2 - write)).log()
+    rate, mixed = 2 / (1 + (-logit).exp()), mix @ state
+    for i in range(4):
+        expected = v - (k * mixed[..., i, :]).sum(-1)
+        assert_close(residual(state, f)[..., i, :],
+                     mixed[..., i, :] + (rate[..., i] * expected).unsqueeze(-1) * k, **CLOSE)
+
+
+@pytest.mark.parametrize("residual", [LayerScale, TokenRate, Projected, MHCDelta])
+def test_none_of_them_reads_the_future(residual):
+    config = TransformerConfig.benchmark(width=WIDTH, layers=2, heads=2, max_length=6)
+    trunk, x = Transformer(config, residual), torch.randn(2, 6, WIDTH, dtype=torch.float64)
+    for layer in trunk.layers:
+        shaken(layer.residual)
+    model = trunk.double()
+    assert future_influence(model, x) == 0
+    assert influence(model, x)[torch.ones(6, 6).tril() > 0].min() > 0
+
+
+@pytest.mark.parametrize("residual", [LayerScale, TokenRate, Projected, MHCDelta])
+def test_gradients_reach_every_parameter_of_a_lively_one(residual):
+    config = TransformerConfig.benchmark(width=WIDTH, layers=2, heads=2, max_length=6)
+    trunk = Transformer(config, residual)
+    for layer in trunk.layers:
+        shaken(layer.residual)
+    trunk.double()(some_state()).square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().max() > 0
+               for layer in trunk.layers for p in layer.residual.parameters())
