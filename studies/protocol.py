@@ -1,8 +1,9 @@
 """How trained models are compared: one rule for every comparison of the book.
 
-    search     Every arm tries the same grid of learning rates and warm-ups, at full length, on
-               seeds that report nothing. Then it tries the neighbours of its best setting, until
-               no neighbour is better: the best setting lies inside of what was tried.
+    search     Every arm tries the same grid of learning rates and warm-ups, at full length, on a
+               seed that reports nothing, and its three best settings on a second such seed. Where
+               the best one lies on the edge, the grid gets another row or column, until the best
+               one lies inside.
     report     Every arm trains at its best setting on eight other seeds, which it shares with the
                others: batches are drawn alike, so differences are taken seed by seed.
     vary       The same at the next-best setting, at half and twice the steps, and for as many steps
@@ -22,6 +23,7 @@ STEPS = {"half the steps": 0.5, "twice the steps": 2.0}
 VARIATIONS = ("next best", *STEPS, "equal time")
 WARMUPS = (0.03, 0.1, 0.3, 0.6, 1.0)  # as shares of the steps; at 1 the rate never falls
 SLOWEST, FASTEST = 1e-6, 1.0      # learning rates beyond which no search goes
+LEADERS = 3                       # how many settings meet the other seeds of a search
 
 
 class Setting(NamedTuple):
@@ -39,17 +41,18 @@ class Protocol:
         rates: the learning rates that every arm tries; a single one needs no search. Where the
             search widens they are 1, 2 or 5 times a power of ten.
         warmups: the shares of the steps that warm up, from WARMUPS; None keeps the budget's own.
-        search_seeds, seeds: those of the search, and those that report.
+        search_seeds, seeds: those of the search, of which the first meets the whole grid and the
+            others its best settings; and those that report.
         few: the seeds of the variations.
         search_steps: how long the runs of the search are; None is as long as the runs.
-        widen: whether the search goes on where its best setting has untried neighbours.
+        widen: whether the grid grows where its best setting lies on the edge.
         variations: names from VARIATIONS.
     Raises: ValueError for no seed, a seed that is there twice, no rate, a search on seeds that
         report, and rates, warm-ups or variations that aren't there.
     """
 
     rates: Sequence[float] = (2e-3, 5e-3, 1e-2)
-    warmups: Sequence[float] | None = (0.1,)
+    warmups: Sequence[float] | None = (0.1, 0.3, 0.6)
     search_seeds: Sequence[int] = (100, 101)
     seeds: Sequence[int] = tuple(range(8))
     few: Sequence[int] = tuple(range(3))
@@ -88,34 +91,47 @@ class Protocol:
 
     def grid(self) -> list[Setting]:
         """The settings that every arm tries, in order of their rates."""
-        return [Setting(lr, share)
-                for lr in sorted(self.rates) for share in self.warmups or (None,)]
+        return _grid(self.rates, self.warmups or (None,))
 
-    def search(self, loss: Callable[[Setting], float]) -> dict[Setting, float]:
-        """`loss` of every setting that is tried, the lowest ones first.
+    def search(self, loss: Callable[[Setting, int], float]) -> dict[Setting, float]:
+        """The best settings with their mean losses, the lowest first.
 
-        Where all diverge, the search goes on at lower rates.
+        Arguments:
+            loss: of a setting on a seed. Where all losses are infinite, lower rates are tried.
         """
-        tried = {setting: loss(setting) for setting in self.grid()}
-        while self.widen:
-            best = min(tried, key=lambda setting: (tried[setting], setting.lr))
-            untried = [setting for setting in neighbours(best) if setting not in tried]
-            if not untried:
-                break
-            tried |= {setting: loss(setting) for setting in untried}
-        return dict(sorted(tried.items(), key=lambda item: item[1]))
+        rates, shares = sorted(self.rates), list(self.warmups or (None,))
+        first, *others = self.search_seeds
+        once: dict[Setting, float] = {}
+        means: dict[Setting, float] = {}
+        while True:
+            once |= {s: loss(s, first) for s in _grid(rates, shares) if s not in once}
+            for setting in sorted(once, key=lambda s: (once[s], s.lr))[:LEADERS]:
+                if setting not in means:
+                    found = [once[setting], *(loss(setting, seed) for seed in others)]
+                    means[setting] = sum(found) / len(found)
+            ranked = sorted(means, key=lambda setting: (means[setting], setting.lr))
+            more = beyond(ranked[0], rates, shares) if self.widen else ([], [])
+            if more == ([], []):
+                return {setting: means[setting] for setting in ranked}
+            rates, shares = sorted(rates + more[0]), shares + more[1]
 
 
-def neighbours(setting: Setting) -> list[Setting]:
-    """The settings one step away, in the rate or in the warm-up."""
-    place = _place(setting.lr)
-    near = [setting._replace(lr=lr) for lr in (_rate(place - 1), _rate(place + 1))
-            if SLOWEST <= lr <= FASTEST]
-    if setting.warmup is not None:
-        k = WARMUPS.index(setting.warmup)
-        near += [setting._replace(warmup=WARMUPS[i]) for i in (k - 1, k + 1)
-                 if 0 <= i < len(WARMUPS)]
-    return near
+def beyond(best: Setting, rates: Sequence[float],
+           shares: Sequence[float | None]) -> tuple[list[float], list[float]]:
+    """The rates and the warm-ups by which a grid grows that has its best setting on the edge."""
+    place, more_rates, more_shares = _place(best.lr), [], []
+    for edge, step in ((min(rates), -1), (max(rates), 1)):
+        if best.lr == edge and SLOWEST <= _rate(place + step) <= FASTEST:
+            more_rates.append(_rate(place + step))
+    if best.warmup is not None:
+        k = WARMUPS.index(best.warmup)
+        more_shares = [WARMUPS[i] for i in (k - 1, k + 1)
+                       if 0 <= i < len(WARMUPS) and WARMUPS[i] not in shares]
+    return more_rates, more_shares
+
+
+def _grid(rates: Sequence[float], shares: Sequence[float | None]) -> list[Setting]:
+    return [Setting(lr, share) for lr in sorted(rates) for share in shares]
 
 
 def at(setting: Setting, budget: Budget, times: float = 1.0) -> Budget:

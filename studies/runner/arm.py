@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -103,11 +104,11 @@ def train(arm: Arm, folder: str | Path, device: str = "cpu", so_far: bool = Fals
     protocol, search = arm.protocol, []
     best = second = protocol.grid()[0]
     if protocol.searches:
-        tried = protocol.search(lambda setting: runner.try_out(setting, search))
-        best, second = list(tried)[:2]
+        tried = protocol.search(partial(runner.try_out, search=search))
+        best, second, *_ = [*tried, *tried]
         second = best if math.isinf(tried[second]) else second
         if math.isinf(tried[best]):
-            rates = ", ".join(f"{lr:g}" for lr in sorted({setting.lr for setting in tried}))
+            rates = ", ".join(f"{lr:g}" for lr in sorted({run["lr"] for run in search}))
             raise FloatingPointError(f"{arm.name} diverges at every learning rate of {rates}")
     runs = runner.runs(best, protocol.seeds, whole=True)
     varied = {"next best": (second, 1.0), **{name: (best, times) for name, times in STEPS.items()},
@@ -154,17 +155,15 @@ class _Runner:
         self.seconds += history.seconds
         return checkpoint, history
 
-    def try_out(self, setting: Setting, search: list[dict]) -> float:
-        """The mean logarithm of the loss over the seeds of the search; infinite if one diverges."""
-        protocol, losses = self.arm.protocol, []
-        budget = at(setting, self.arm.budget,
-                    (protocol.search_steps or self.arm.budget.steps) / self.arm.budget.steps)
-        for seed in protocol.search_seeds:
-            history = self.run(seed, budget)[1]
-            losses.append(history.final if history else math.inf)
-            search.append({"model": self.arm.name, **setting._asdict(), "seed": seed,
-                           "validation_loss": history.final if history else None})
-        return sum(math.log(max(loss, SMALLEST)) for loss in losses) / len(losses)
+    def try_out(self, setting: Setting, seed: int, search: list[dict]) -> float:
+        """The logarithm of a setting's loss on a seed, noted in `search`; infinite if it diverges.
+        """
+        steps = self.arm.budget.steps
+        times = (self.arm.protocol.search_steps or steps) / steps
+        history = self.run(seed, at(setting, self.arm.budget, times))[1]
+        search.append({"model": self.arm.name, **setting._asdict(), "seed": seed,
+                       "validation_loss": history.final if history else None})
+        return math.log(max(history.final, SMALLEST)) if history else math.inf
 
     def runs(self, setting: Setting, seeds: Sequence[int], times: float = 1.0,
              whole: bool = False) -> list[dict]:

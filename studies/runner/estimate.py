@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from geolab.penalties import collect_penalties
 from geolab.tasks import Task
-from studies.protocol import STEPS
+from studies.protocol import LEADERS, STEPS
 from studies.runner.arm import Arm
 
 ENOUGH = 1.0       # seconds that a timed step may take before its examples are no longer doubled
@@ -61,8 +61,8 @@ def amount(arm: Arm) -> tuple[int, int]:
     protocol, steps = arm.protocol, arm.budget.steps
     searched = 0
     if protocol.searches:
-        settings = len(protocol.grid()) + WIDENED * protocol.widen
-        searched = settings * len(protocol.search_seeds)
+        searched = len(protocol.grid()) + WIDENED * protocol.widen
+        searched += LEADERS * (len(protocol.search_seeds) - 1)
     times = {"next best": 1.0, "equal time": 1 / arm.pace, **STEPS}
     varied = sum(times[name] for name in protocol.variations) * len(protocol.few)
     runs = len(protocol.seeds) + len(protocol.variations) * len(protocol.few) + searched

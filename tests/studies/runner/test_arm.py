@@ -10,7 +10,7 @@ from torch import nn
 
 from geolab.tasks import Negation
 from geolab.training import Budget
-from studies.protocol import VARIATIONS, Protocol, Setting, neighbours
+from studies.protocol import VARIATIONS, Protocol, Setting
 from studies.runner import arm as module
 from studies.runner.arm import Arm, comparison, thinned, train
 
@@ -40,7 +40,7 @@ def test_every_model_gets_the_same_search_and_runs_at_its_own_winner(tmp_path):
     for arm, parameters in zip(BOTH, (20, 76), strict=True):
         found = train(arm, tmp_path)
         tried = [(run["model"], run["lr"], run["seed"]) for run in found["search"]]
-        assert tried == [(arm.name, lr, seed) for lr in (1e-3, 1e-1) for seed in (7, 8)]
+        assert sorted(tried) == [(arm.name, lr, seed) for lr in (1e-3, 1e-1) for seed in (7, 8)]
         assert found["best"] == {"lr": 1e-1, "warmup": None} and found["next best"]["lr"] == 1e-3
         assert found["parameters"] == parameters and found["sensitivity"] == {}
         assert [(run["model"], run["seed"]) for run in found["runs"]] == [
@@ -163,9 +163,10 @@ def test_a_search_goes_on_past_the_edge_of_its_grid(whole):
     for run in found["search"]:
         losses.setdefault(Setting(run["lr"], run["warmup"]), []).append(
             math.log(run["validation_loss"]))
-    assert best.lr > max(FULL.protocol.rates) and set(neighbours(best)) <= set(losses)
+    assert max(FULL.protocol.rates) < best.lr < max(setting.lr for setting in losses)
     assert set(FULL.protocol.grid()) <= set(losses)
-    assert sorted(losses, key=lambda setting: sum(losses[setting]))[:2] == [best, second]
+    twice = [setting for setting, of in losses.items() if len(of) == 2]
+    assert sorted(twice, key=lambda setting: sum(losses[setting]))[:2] == [best, second]
 
 
 def test_the_seeds_of_the_search_report_nothing(whole):
