@@ -98,11 +98,11 @@ def paper() -> list[Arm]:
 
 DIFFERS = {
     "cpu": "Bytes instead of word pieces, so the unit is nats per byte. Width 32 and 3 blocks, "
-           "about 50 thousand parameters. 200 steps of 16 windows of 32 bytes, eight seeds, and a "
-           "learning rate and warm-up searched for each model.",
+           "about 50 thousand parameters. 200 steps of 16 windows of 32 bytes, sixteen seeds, and "
+           "a learning rate and warm-up searched for each model.",
     "gpu": "Bytes instead of word pieces, so the unit is nats per byte. Width 256 and 6 blocks, "
-           "about 5 million parameters. 400 steps of 64 windows of 256 bytes of one book, eight "
-           "seeds, and a learning rate searched for each model.",
+           "about 5 million parameters. 400 steps of 64 windows of 256 bytes of one book, "
+           "sixteen seeds, and a learning rate searched for each model.",
     "paper": "Three seeds. Each block has two compressors, where the source shares one. The end of "
              "the cosine, which the source leaves open, is a tenth of the rate.",
 }

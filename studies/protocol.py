@@ -4,7 +4,7 @@
                seed that reports nothing, and its three best settings on a second such seed. Where
                the best one lies on the edge, the grid gets another row or column, until the best
                one lies inside.
-    report     Every arm trains at its best setting on eight other seeds, which it shares with the
+    report     Every arm trains at its best setting on sixteen other seeds, shared with the
                others: batches are drawn alike, so differences are taken seed by seed.
     vary       The same at the next-best setting, at half and twice the steps, and for as many steps
                as take the time of the comparison's first arm.
@@ -54,7 +54,7 @@ class Protocol:
     rates: Sequence[float] = (2e-3, 5e-3, 1e-2)
     warmups: Sequence[float] | None = (0.1, 0.3, 0.6)
     search_seeds: Sequence[int] = (100, 101)
-    seeds: Sequence[int] = tuple(range(8))
+    seeds: Sequence[int] = tuple(range(16))
     few: Sequence[int] = tuple(range(3))
     search_steps: int | None = None
     widen: bool = True
