@@ -87,7 +87,7 @@ def profile(task: Task, windows: int, model: TokenModel) -> dict:
     found = {"rank": by_block, "decay": decay(by_block["as defined"]),
              "decay, centred": decay(by_block["centred"])}
     if hasattr(model, "seen"):
-        noted = model.seen.mul(1e4).round().div(1e4).tolist()
+        noted = model.seen[:model.count].mul(1e4).round().div(1e4).tolist()
         found["beta mean, std, share below, alpha"] = noted
     return found
 

@@ -270,7 +270,7 @@ def measure(model: TokenModel, trained: bool = True) -> dict:
         found |= {"blocks": within_blocks(model, inputs[:WINDOWS]),
                   "interference": interference(model, seen, known),
                   "jacobians": alignment(model, inputs),
-                  "energy on the way": model.seen.tolist()}
+                  "energy on the way": model.seen[:model.count].tolist()}
     return rounded(found)
 
 

@@ -11,7 +11,7 @@ so the same call goes on where an interrupted one stopped.
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -155,12 +155,17 @@ class _Runner:
         self.seconds += history.seconds
         return checkpoint, history
 
+    @staticmethod
+    def once(budget: Budget) -> Budget:
+        """The budget with a single evaluation, after the last step."""
+        return replace(budget, evaluate_every=budget.steps)
+
     def try_out(self, setting: Setting, seed: int, search: list[dict]) -> float:
         """The logarithm of a setting's loss on a seed, noted in `search`; infinite if it diverges.
         """
         steps = self.arm.budget.steps
         times = (self.arm.protocol.search_steps or steps) / steps
-        history = self.run(seed, at(setting, self.arm.budget, times))[1]
+        history = self.run(seed, self.once(at(setting, self.arm.budget, times)))[1]
         search.append({"model": self.arm.name, **setting._asdict(), "seed": seed,
                        "validation_loss": history.final if history else None})
         return math.log(max(history.final, SMALLEST)) if history else math.inf
@@ -170,8 +175,9 @@ class _Runner:
         """A run per seed with its measurements, and its curves, or no more than its last loss."""
         found = []
         for seed in seeds:
+            budget = at(setting, self.arm.budget, times)
             try:
-                checkpoint, history = self.run(seed, at(setting, self.arm.budget, times))
+                checkpoint, history = self.run(seed, budget if whole else self.once(budget))
             except Unfinished:
                 self.unfinished += 1
                 continue

@@ -97,6 +97,10 @@ def test_a_profile_has_beta_and_alpha_where_a_model_notes_them():
                       for name in ("Standard", "MGT (Full)"))
     noted = "beta mean, std, share below, alpha"
     assert noted not in profile(TEXT, 4, standard)
+    assert profile(TEXT, 4, full)[noted] == []
+    with torch.no_grad():
+        full.train()(TEXT.sample("validation").inputs[:4])
+        full.eval()(TEXT.sample("validation").inputs[:4])
     found = profile(TEXT, 4, full)
     assert len(found[noted]) == len(full.seen) == 1 and len(found[noted][0]) == 4
     assert found["decay"] == decay(found["rank"]["as defined"])
