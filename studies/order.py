@@ -276,13 +276,15 @@ def measure(model: TokenModel, trained: bool = True) -> dict:
 
 # ------------------------------------------------------------ runs
 
-def on_text(part: str, models: Mapping[str, Callable[[], TokenModel]]) -> list[Arm]:
-    return comparison(part, models, TASK, BUDGET, Protocol(), measure=measure,
+def on_text(part: str, models: Mapping[str, Callable[[], TokenModel]],
+            protocol: Protocol) -> list[Arm]:
+    return comparison(part, models, TASK, BUDGET, protocol, measure=measure,
                       untrained=partial(measure, trained=False))
 
 
 def small() -> list[Arm]:
-    return on_text("geometric", GEOMETRIC) + on_text("residuals", RESIDUALS)
+    return [*on_text("geometric", GEOMETRIC, Protocol()),
+            *on_text("residuals", RESIDUALS, Protocol.brief())]
 
 
 def arrange(found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dict:

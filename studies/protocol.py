@@ -81,6 +81,11 @@ class Protocol:
                                  f"{', '.join(map(str, unknown))}")
 
     @classmethod
+    def brief(cls, **changes) -> "Protocol":
+        """Eight seeds that report, and the next-best setting alone: for what no claim rests on."""
+        return cls(**{"seeds": tuple(range(8)), "variations": ("next best",)} | changes)
+
+    @classmethod
     def stated(cls, lr: float, seeds: Sequence[int]) -> "Protocol":
         """One rate for all, as a source states it: no search, and nothing is varied."""
         return cls(rates=(lr,), warmups=None, seeds=seeds, widen=False, variations=())

@@ -191,9 +191,10 @@ def small() -> list[Arm]:
     budget, config = Budget(steps=600, batch=32, evaluate_every=100), CONFIGS["cpu"]
     split = "by grid"
     return [*solve("by grid", Sudoku(split=split), config, BY_GRID, budget),
-            *solve("renamed", Renamed(split=split), config, {FEW[0]: ARMS[FEW[0]]}, budget),
+            *solve("renamed", Renamed(split=split), config, {FEW[0]: ARMS[FEW[0]]}, budget,
+                   Protocol.brief()),
             *moons(),
-            *solve("published", Sudoku(), config, PUBLISHED, budget),
+            *solve("published", Sudoku(), config, PUBLISHED, budget, Protocol.brief()),
             *notebook()]
 
 
