@@ -82,7 +82,7 @@ class Protocol:
 
     @classmethod
     def brief(cls, **changes) -> "Protocol":
-        """Eight seeds that report, and the next-best setting alone: for what no claim rests on."""
+        """Eight seeds that report, and the next-best setting alone."""
         return cls(**{"seeds": tuple(range(8)), "variations": ("next best",)} | changes)
 
     @classmethod
