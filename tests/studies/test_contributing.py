@@ -31,13 +31,13 @@ def test_its_arms_are_values_with_a_fair_search(study):
     arms = study.arms()
     assert repr(pickle.loads(pickle.dumps(arms))) == repr(arms)
     assert len({(arm.task, arm.budget, arm.protocol) for arm in arms}) == 1
-    assert all(arm.protocol.searches and len(arm.protocol.seeds) == 8 for arm in arms)
+    assert all(arm.protocol.searches and len(arm.protocol.seeds) == 16 for arm in arms)
 
 
 def test_the_command_makes_its_file(study):
     assert main(["tiny", "--out", "tiny.json"]) == 0
     kept = read("tiny.json")
-    assert kept["experiment"] == study.question and len(kept["negation"]["runs"]) == 2 * 8
+    assert kept["experiment"] == study.question and len(kept["negation"]["runs"]) == 2 * 16
     varied = kept["negation"]["sensitivity"]
     assert {name: len(varied[name]) for name in ("next best", "half the steps")} == {
         "next best": 2 * 3, "half the steps": 2 * 3}
