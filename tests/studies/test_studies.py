@@ -80,8 +80,8 @@ def plain(value):
 
 def of(runs, task):
     """(model, seed) of runs; where all comparisons are in one list, of those of a task."""
-    return {(run["model"], run["seed"]) for run in runs if run.get("train", task.train)
-            == task.train}
+    inputs = getattr(task, "train", None)  # reflection has all its numbers of inputs in one list
+    return {(run["model"], run["seed"]) for run in runs if run.get("train", inputs) == inputs}
 
 
 def is_of(one, arms, unfinished, listed):
