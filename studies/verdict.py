@@ -69,6 +69,16 @@ class Claim:
     varies: bool = True
 
 
+def gain(better: str, than: str, beats: str = "") -> Claim:
+    """The first arm's loss is lower: the effect is the difference."""
+    return Claim({than: 1, better: -1}, beats=beats)
+
+
+def lower(better: str, than: str, beats: str = "") -> Claim:
+    """The first arm's loss is lower: the effect is the logarithm of the ratio."""
+    return Claim({than: 1, better: -1}, quantity=log_loss, beats=beats)
+
+
 @dataclass(frozen=True)
 class Effect:
     """The contrast over seeds."""
@@ -111,12 +121,17 @@ def judge(comparison: dict, claim: Claim, together: int = 1,
     Raises: ValueError for an arm without runs.
     """
     found = effect(comparison["runs"], claim, together)
-    varied = {name: effect(with_base(comparison, runs, claim), claim)
-              for name, runs in comparison.get("sensitivity", {}).items()
-              if claim.varies and any(run["model"] in claim.contrast for run in runs)}
-    steps = {name: of for name, of in varied.items() if name != "equal time"}
+    varied, lost = {}, []
+    for name, runs in comparison.get("sensitivity", {}).items():
+        if claim.varies and any(run["model"] in claim.contrast for run in runs):
+            runs = with_base(comparison, runs, claim)
+            if len(contrasts(runs, claim)[0]) > 1:
+                varied[name] = effect(runs, claim)
+            elif name in NAMES:
+                lost.append(name)
     side = 1 if found.low > claim.above else -1 if found.high < claim.above else 0
-    turned = [name for name, of in steps.items() if side * (of.mean - claim.above) < 0]
+    turned = [name for name, of in varied.items()
+              if name in NAMES and side * (of.mean - claim.above) < 0]
     verdict, why = {1: HOLDS, -1: FAILS, 0: OPEN}[side], ""
     if not learned(comparison["runs"], claim, baselines or {}):
         verdict, why = OPEN, f"no arm beats “{claim.beats}”, so it decides nothing"
@@ -124,6 +139,8 @@ def judge(comparison: dict, claim: Claim, together: int = 1,
         why = "the interval holds the border"
     elif turned:
         verdict, why = OPEN, f"it turns at {' and '.join(map(NAMES.__getitem__, turned))}"
+    elif lost:
+        verdict, why = OPEN, f"its runs diverge at {' and '.join(map(NAMES.__getitem__, lost))}"
     return Finding(found, varied, verdict, why)
 
 
@@ -143,6 +160,16 @@ def effect(runs: Iterable[dict], claim: Claim, together: int = 1) -> Effect:
 
     Raises: ValueError for an arm without runs, or fewer than two seeds.
     """
+    values, diverged = contrasts(runs, claim)
+    mean, half = interval(values, together)
+    return Effect(mean, half, len(values), diverged)
+
+
+def contrasts(runs: Iterable[dict], claim: Claim) -> tuple[list[float], int]:
+    """The contrast of each seed on which all arms ended, and how many seeds one diverged on.
+
+    Raises: ValueError for an arm without runs.
+    """
     values: dict[str, dict[int, float | None]] = {arm: {} for arm in claim.contrast}
     for run in runs:
         if run["model"] in values:
@@ -153,10 +180,8 @@ def effect(runs: Iterable[dict], claim: Claim, together: int = 1) -> Effect:
             raise ValueError(f"contrast names {arm}, which has no runs here")
     shared = set.intersection(*(set(by_seed) for by_seed in values.values()))
     whole = [seed for seed in sorted(shared) if all(v[seed] is not None for v in values.values())]
-    contrasts = [sum(weight * values[arm][seed] for arm, weight in claim.contrast.items())
-                 for seed in whole]
-    mean, half = interval(contrasts, together)
-    return Effect(mean, half, len(whole), len(shared) - len(whole))
+    return [sum(weight * values[arm][seed] for arm, weight in claim.contrast.items())
+            for seed in whole], len(shared) - len(whole)
 
 
 def learned(runs: Iterable[dict], claim: Claim, baselines: Mapping[str, float]) -> bool:

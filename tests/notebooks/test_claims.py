@@ -20,8 +20,9 @@ TRAINED = re.compile(
 # what is no sentence of ours: code, formulas, statements and their proofs, figures' options
 APART = re.compile(r"```.*?```|\$\$.*?\$\$|^:::\{prf:.*?^:::$|\{prf:ref\}`[^`]*`|^\|.*?$|"
                    r"\{footcite:\w\}`[^`]*`|\{doc\}`[^`]*`", re.S | re.M)
-# chapters whose studies aren't made again yet
-NOT_YET = {"03", "04", "07", "10", "11", "13", "14", "15", "16"}
+# chapters whose studies aren't made again yet, and how many of their sentences have no row; the
+# numbers only go down
+WITHOUT = {"03": 7, "04": 6, "07": 8, "10": 5, "11": 4, "13": 11, "14": 8, "15": 6, "16": 3}
 # beginnings of paragraphs that only sound like a comparison of trained models
 SOUNDS_LIKE = {
     "06": ("**Goals.**",),
@@ -48,12 +49,10 @@ def compares(paragraph):
 
 def test_what_compares_trained_models_points_at_the_ledger(notebook):
     number = notebook.path.stem[:2]
-    if number in NOT_YET:
-        pytest.skip("its studies are being made again")
     without = [found for text in paragraphs(notebook) if "{row}`" not in text
                and not text.startswith(SOUNDS_LIKE.get(number, ("\0",)))
                for found in compares(text)]
-    assert not without, "\n".join(without)
+    assert len(without) == WITHOUT.get(number, 0), "\n".join(without)
 
 
 @pytest.mark.parametrize("text, found", [

@@ -10,6 +10,7 @@ import pytest
 from studies import ledger, results
 from studies.papers.hypotheses import BOOK, HYPOTHESES, NOT_TRIED
 from studies.papers.hypotheses.hypothesis import baselines_of, comparison_of
+from studies.protocol import WARMUPS
 from studies.registry import STUDIES
 from studies.verdict import Effect
 
@@ -62,8 +63,12 @@ def test_a_file_of_the_ledger_was_made_by_a_commit_and_by_the_rule(row):
 def test_every_best_setting_lies_inside_of_what_was_tried(row):
     found = comparison_of(row)
     for arm, best in found["search"]["best"].items():
-        tried = {run["lr"] for run in found["search"]["runs"] if run["model"] == arm}
-        assert not tried or min(tried) < best["lr"] < max(tried), arm
+        tried = [run for run in found["search"]["runs"] if run["model"] == arm]
+        rates, shares = ({run[name] for run in tried} for name in ("lr", "warmup"))
+        assert not tried or min(rates) < best["lr"] < max(rates), arm
+        if best["warmup"] is not None and tried:
+            k = WARMUPS.index(best["warmup"])
+            assert set(WARMUPS[max(0, k - 1):k + 2]) <= shares, arm
 
 
 @pytest.mark.parametrize("row", TRIED, ids=lambda row: row.label)

@@ -57,6 +57,13 @@ def test_equal_time_does_not_decide_what_holds_per_step():
     assert found.verdict == HOLDS and found.varied["equal time"].mean < 0
 
 
+def test_a_claim_whose_runs_diverge_elsewhere_is_open():
+    none = runs(additive=[3.0, 3.1], delta=[None, None])
+    found = judge(comparison(BETTER, twice_the_steps=none), GAIN)
+    assert found.verdict == OPEN and found.why == "its runs diverge at twice the steps"
+    assert judge(comparison(BETTER, equal_time=none), GAIN).verdict == HOLDS
+
+
 def test_an_arm_that_a_variation_left_out_keeps_its_runs():
     slower = [run for run in WORSE if run["model"] == "delta"]
     found = judge(comparison(BETTER, equal_time=slower), GAIN).varied["equal time"]

@@ -2,26 +2,18 @@
 
 from functools import partial
 
+from studies import verdict
 from studies.papers.hypotheses.hypothesis import BOOK, Hypothesis
-from studies.verdict import Claim, log_loss, measured
+from studies.verdict import Claim, measured
 
+gain = partial(verdict.gain, beats="unigram")
+lower = partial(verdict.lower, beats="bag of the first half")
+faster = partial(verdict.lower, beats="zero")
 row = partial(Hypothesis, chapter="07_delta_transformer")
 text = partial(row, study="delta", part="text", unit="nats per byte")
 copy = partial(row, study="delta", part="copy", unit="log ratio")
 echo = partial(Hypothesis, chapter="03_learning_to_reflect", study="echo", unit="log ratio")
 TC, CC, EC, BOTH = (f"delta-matrix{name}" for name in ("", "-cc", "-ec", "-cc-ec"))
-
-
-def gain(better: str, than: str, beats: str = "unigram") -> Claim:
-    return Claim({than: 1, better: -1}, beats=beats)
-
-
-def lower(better: str, than: str) -> Claim:
-    return Claim({than: 1, better: -1}, quantity=log_loss, beats="bag of the first half")
-
-
-def faster(better: str, than: str) -> Claim:
-    return Claim({than: 1, better: -1}, quantity=log_loss, beats="zero")
 
 
 HYPOTHESES = [

@@ -4,6 +4,7 @@ from functools import partial
 from math import log10
 from statistics import mean
 
+from studies import verdict
 from studies.papers.hypotheses.hypothesis import BOOK, Hypothesis
 from studies.verdict import Claim, Quantity, log_loss, measured
 
@@ -15,6 +16,7 @@ moons = partial(blocks, study="sudoku", part="moons", unit="nats")
 table = partial(Hypothesis, chapter="16_gluing", study="gt_text", part="text")
 words = partial(Hypothesis, chapter="15_causal_regimes", study="regimes", part="words",
                 unit="nats per word")
+gain = partial(verdict.gain, beats="unigram")
 BLANKS, SEEN = measured("blanks"), measured("training blanks")
 
 
@@ -45,10 +47,6 @@ def less(one: str, than: str, quantity: Quantity = energy) -> Claim:
 
 def more(one: str, than: str, quantity: Quantity) -> Claim:
     return Claim({one: 1, than: -1}, quantity=quantity)
-
-
-def gain(better: str, than: str, beats: str = "unigram") -> Claim:
-    return Claim({than: 1, better: -1}, beats=beats)
 
 
 KINDS = {"lite": "GT-Lite", "full": "GT-Full", "moe": "GT-MoE"}
@@ -126,13 +124,13 @@ HYPOTHESES = [
            part="notebook, 8 givens", unit="share of blanks",
            claim=more("GT-Lite, λ = 0.05", "GT-Lite", SEEN)),
     moons("gt-moons", "GT", "two moons", "GT-Lite separates two moons better than pointwise MLPs.",
-          claim=gain("GT-Lite", "Pointwise", "nearest mean")),
+          claim=gain("GT-Lite", "Pointwise", beats="nearest mean")),
     moons("gt-moons-commute", "GT", "two moons, the theme of the lecture",
           "Asking the steps to commute helps GT-Lite.",
-          claim=gain("GT-Lite, steps commute", "GT-Lite", "nearest mean")),
+          claim=gain("GT-Lite, steps commute", "GT-Lite", beats="nearest mean")),
     moons("gt-moons-swap", BOOK, "control of the penalty",
           "A diagram that holds for the task helps the pointwise model.",
-          claim=gain("Pointwise, moons swap", "Pointwise", "nearest mean")),
+          claim=gain("Pointwise, moons swap", "Pointwise", beats="nearest mean")),
     words("gt-regimes-hint", "GT", "the regimes",
           "The predictive hint has a lower loss on text than the causal geometry.",
           claim=gain("GT-PredictiveHint", "GT-CausalGeom"),

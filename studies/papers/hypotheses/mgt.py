@@ -2,20 +2,17 @@
 
 from functools import partial
 
+from studies import verdict
 from studies.papers.hypotheses.hypothesis import BOOK, Hypothesis
 from studies.verdict import Claim, log_loss, measured
 
 RANK, SLOPE = measured("decay", "last"), measured("decay", "slope")
 CENTRED = measured("decay, centred", "last")
+gain = partial(verdict.gain, beats="bigram")
 row = partial(Hypothesis, chapter="11_mgt")
 ablation = partial(row, study="mgt_ablation", part="text", unit="nats per byte")
 rank = partial(row, study="mgt_rank", part="rank")
 depth = partial(row, study="mgt_depth", part="depth", unit="nats per byte")
-
-
-def gain(better: str, than: str, beats: str = "bigram") -> Claim:
-    """How much lower the loss of the first arm is."""
-    return Claim({than: 1, better: -1}, beats=beats)
 
 
 def last_block(alphas: list[float]) -> float:
@@ -119,7 +116,7 @@ HYPOTHESES = [
                       beats="unigram")),
     depth("mgt-depth-standard", "MGT", "experiment 4",
           "At a fixed size the standard model gets worse from 2 to 16 blocks.",
-          claim=gain("Standard, 2 blocks", "Standard, 16 blocks", "unigram")),
+          claim=gain("Standard, 2 blocks", "Standard, 16 blocks", beats="unigram")),
     row("mgt-language", "MGT", "experiment 5",
         "At equal width and depth MGT models language better.", study="headline", part="text",
         claim=gain("mgt", "additive"), unit="nats per byte",

@@ -2,22 +2,19 @@
 
 from functools import partial
 
+from studies import verdict
 from studies.papers.hypotheses.hypothesis import BOOK, Hypothesis
-from studies.verdict import Claim
 
+gain = partial(verdict.gain, beats="bigram")
 row = partial(Hypothesis, chapter="06_manifold_constrained")
 text = partial(row, study="headline", part="text", unit="nats per byte")
 
 
-def gain(better: str, than: str = "additive") -> Claim:
-    return Claim({than: 1, better: -1}, beats="bigram")
-
-
 HYPOTHESES = [
     text("hc-gain", "HC", "table 1", "Hyper-connections have a lower loss than the baseline.",
-         claim=gain("hyper")),
+         claim=gain("hyper", "additive")),
     text("mhc-gain", "mHC", "table 4", "mHC has a lower loss than the baseline.",
-         claim=gain("mhc")),
+         claim=gain("mhc", "additive")),
     text("mhc-over-hc", "mHC", "table 4", "mHC has a lower loss than hyper-connections.",
          claim=gain("mhc", "hyper"), remark="The paper's advantage is stability at 27 billion."),
     text("jpmhc-over-mhc", "JPmHC", "table 1",
@@ -26,13 +23,13 @@ HYPOTHESES = [
          remark="The authors' two arms differ in the norm and in the maps as well."),
     text("layerscale-gain", BOOK, "the trivial residual",
          "LayerScale, one number per feature, has a lower loss than the additive residual.",
-         claim=gain("LayerScale")),
+         claim=gain("LayerScale", "additive")),
     text("mhc-over-layerscale", BOOK, "the trivial residual", "mHC gains more than LayerScale.",
          claim=gain("mhc", "LayerScale")),
     text("post-ln-loses", BOOK, "the norm's place", "Pre-norm has a lower loss than post-norm.",
          claim=gain("additive", "post-LN")),
     *[text(f"gain-{name}", BOOK, "each residual over additive",
-           f"{name} has a lower loss than the additive residual.", claim=gain(name))
+           f"{name} has a lower loss than the additive residual.", claim=gain(name, "additive"))
       for name in ("emhc-cayley", "emhc-hybrid", "emhc-geodesic", "emhc-exact", "emhc-stream",
                    "emhc-mixer", "benchmark-delta", "benchmark-mhc", "benchmark-jpmhc")],
     row("hc-faster", "HC", "OLMoE", "Hyper-connections converge 1.8 times as fast.",
