@@ -1,0 +1,11 @@
+"""Public models beside ours: the same function, to rounding.
+
+    python -m studies.papers.parity      # the table
+"""
+
+from studies.papers.parity import emhc
+from studies.papers.parity.public import Agreement, Public, agreement
+
+PUBLIC: list[Public] = [*emhc.PUBLIC]
+
+__all__ = ["PUBLIC", "Agreement", "Public", "agreement"]

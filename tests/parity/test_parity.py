@@ -1,0 +1,58 @@
+"""Our models compute what the public ones compute, and their gradients."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from studies.papers.parity import PUBLIC, agreement
+from studies.papers.parity.public import FIXTURES
+from studies.papers.parity.table import rows, text
+
+TOLERANCE = 1e-5
+
+
+@pytest.mark.parametrize("public", PUBLIC, ids=lambda public: public.label)
+def test_same_function_and_same_gradients(public):
+    found = agreement(public)
+    assert found.output < TOLERANCE
+    assert found.gradient < TOLERANCE, found.worst
+
+
+@pytest.mark.parametrize("public", PUBLIC, ids=lambda public: public.label)
+def test_a_fixture_says_how_it_was_made(public):
+    made = public.fixture.made
+    assert set(made) == {"repository", "commit", "file", "model", "how"}
+    assert len(made["commit"]) == 40
+
+
+@pytest.mark.parametrize("public", PUBLIC, ids=lambda public: public.label)
+def test_a_wrong_weight_is_seen(public):
+    """A twentieth more in one weight of ours: the check can fail."""
+    name = max(public.fixture.gradients, key=lambda name: float(
+        public.fixture.gradients[name].norm()) if name in public.fixture.weights else -1.0)
+    original = public.fixture.weights[name].clone()
+    try:
+        public.fixture.weights[name].mul_(1.05)
+        assert agreement(public).output > TOLERANCE
+    finally:
+        public.fixture.weights[name].copy_(original)
+
+
+def test_every_fixture_is_a_row():
+    assert {path.stem for path in FIXTURES.glob("*.npz")} == {public.label for public in PUBLIC}
+
+
+def test_fixtures_are_small():
+    assert sum(path.stat().st_size for path in FIXTURES.glob("*.npz")) < 2_000_000
+
+
+def test_table_has_a_line_per_model():
+    assert len(rows(PUBLIC[:2])) == len(PUBLIC[:2])
+    assert text().count("\n") == len(PUBLIC)
+
+
+def test_a_forgotten_weight_is_refused():
+    forgetful = replace(PUBLIC[0], translate=lambda weights: {"nothing": torch.zeros(1)})
+    with pytest.raises(ValueError, match="every weight of ours"):
+        agreement(forgetful)
