@@ -1,11 +1,17 @@
 """What the book asks of Sphinx beyond its configuration."""
 
+import itertools
 import os
+import re
+from html import escape, unescape
+from pathlib import Path
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxRole
 
 LEDGER = "book/hypotheses"
+SCORER = Path(__file__).parents[1] / "_static/scorer.js"
+DESCRIPTION = 200  # characters
 
 
 class Row(SphinxRole):
@@ -41,11 +47,63 @@ def scripts_once(app, page, template, context, doctree):
     scripts[:] = once.values()
 
 
-def links_to_the_repository(app, config):
-    """Show buttons to the repository where its public address is known, and none elsewhere."""
+def for_readers_of_all_kinds(app, page, template, context, doctree):
+    """Mend what the theme gives to a screen reader, and tell others what the page is about."""
+    body = context.get("body")
+    if not body:
+        return
+    # the label would be read in place of the words of the fold, which change when it opens
+    body = body.replace('<summary aria-label="Toggle hidden content">', "<summary>")
+    body = re.sub(r"<th[^>]*></th>", "<td></td>", body)
+    count = itertools.count(1)
+    context["body"] = re.sub(
+        "<aside(?= class=.footnote)",
+        lambda found: f'<aside aria-label="Footnotes, part {next(count)}"', body)
+    said = escape(_description(body))
+    title = escape(unescape(re.sub("<[^>]+>", "", context.get("title", ""))))
+    context["metatags"] = context.get("metatags", "") + (
+        f'<meta name="description" content="{said}">'
+        f'<meta property="og:type" content="article"><meta property="og:title" content="{title}">'
+        f'<meta property="og:description" content="{said}">')
+
+
+def numbers_in_links(app, doctree, page):
+    """A link that shows a chapter's title shows its number too, as "The atlas (chapter 18)"."""
+    env = app.env
+    for link in doctree.findall(nodes.reference):
+        inside = link.next_node(nodes.inline)
+        if inside is None or "doc" not in inside["classes"]:
+            continue
+        target = _target(app.builder, page, link.get("refuri", ""))
+        number = env.toc_secnumbers.get(target, {}).get("")
+        if number and inside.astext() == env.titles[target].astext():
+            inside.append(nodes.Text(f" (chapter {number[0]})"))
+
+
+def _target(builder, page: str, uri: str) -> str:
+    """The page that an address on `page` leads to."""
+    here = Path(builder.get_target_uri(page)).parent
+    return os.path.normpath(here / uri).removesuffix(".html")
+
+
+def _description(body: str) -> str:
+    """The first sentences of a page, without markup and formulas."""
+    paragraphs = re.findall(r"<p>(.*?)</p>", body, re.S)
+    plain = (" ".join(unescape(re.sub("<[^>]+>", "", text)).split()) for text in paragraphs)
+    first = next((text for text in plain
+                  if len(text) > 60 and text[0].isupper() and "\\" not in text), "")
+    return first if len(first) <= DESCRIPTION else first[:DESCRIPTION].rsplit(" ", 1)[0] + " …"
+
+
+def with_the_address(app, config):
+    """What needs the repository's public address: links to it, and the address of each page."""
+    config.html_search_scorer = str(SCORER)
     options = config.html_theme_options
-    if options.get("repository_url"):
+    options["logo"] = {"text": config.html_title}
+    if url := options.get("repository_url"):
         options["use_repository_button"] = True
+        owner, name = url.removeprefix("https://github.com/").split("/")
+        config.html_baseurl = f"https://{owner}.github.io/{name}/"
     else:
         options["launch_buttons"] = {}
 
@@ -54,6 +112,8 @@ def setup(app):
     # The kernels inherit this: geolab.show.sliders then draws frames instead of widgets.
     os.environ["GEOLAB_EXPLORE"] = "static"
     app.add_role("row", Row())
-    app.connect("config-inited", links_to_the_repository, priority=100)
+    app.connect("config-inited", with_the_address, priority=100)
+    app.connect("doctree-resolved", numbers_in_links)
     app.connect("html-page-context", scripts_once, priority=900)
+    app.connect("html-page-context", for_readers_of_all_kinds, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -10,7 +10,7 @@ import pytest
 from IPython.display import HTML
 
 from geolab.show import figures
-from geolab.show.sliders import explore
+from geolab.show.sliders import explore, slider
 
 
 def point(beta, gate=0.5):
@@ -67,7 +67,7 @@ class Page(HTMLParser):
 
 
 def shown(box):
-    return bytes(box.picture.value).decode()
+    return re.search("<svg.*</svg>\n", box.picture.value, re.S)[0]
 
 
 def frames(data):
@@ -95,11 +95,26 @@ class TestLive:
         box.sliders["gate"].value, box.sliders["beta"].value = 0, 0.5
         assert shown(box) == figures.svg(point(0.5, 0))
 
-    def test_it_shows_sliders_picture_and_message_in_order(self):
+    def test_it_shows_picture_sliders_and_message_in_order(self):
         box = explore(point, beta=[0, 1], gate=[0, 1])
-        assert box.children == (*box.sliders.values(), box.picture, box.message)
-        assert [slider.description for slider in box.sliders.values()] == ["β", "γ"]
+        picture, beta, gate, message = box.children
+        assert (picture, message) == (box.picture, box.message)
+        assert [row.children[0].children[0] for row in (beta, gate)] == list(box.sliders.values())
+        assert [of.description for of in box.sliders.values()] == ["β", "γ"]
         assert box.message.value == ""
+
+    def test_the_picture_has_its_alt_text(self):
+        assert 'role="img" aria-label="A point that moves with β &amp; γ."' in explore(
+            point, beta=[0, 1]).picture.value
+
+    def test_a_slider_of_ones_own_starts_where_it_says_and_tells_its_marks(self):
+        box = explore(point, beta=slider([0, 1, 2], "how much <b>", marks={1.9: "a mirror"},
+                                         start=0.2))
+        assert box.sliders["beta"].value == 0
+        controls, said = box.children[1].children
+        assert said.value == "how much &lt;b&gt; · 2: a mirror"
+        play = controls.children[1]
+        assert (play.min, play.max, play.value) == (0, 2, 0)
 
     def test_values_may_be_words(self):
         box = explore(titled, beta=[0], title=["one", "two"])
@@ -163,6 +178,19 @@ class TestStatic:
         data = json.loads(page.data)
         assert data["values"] == [["0", "0.5", "1", "2"], ["0.25", "0.5", "0.75"]]
         assert data["names"] == ["β", "γ"]
+
+    def test_a_slider_of_ones_own_has_words_marks_and_a_start(self):
+        beta = slider([0, 0.5, 1, 2], "how much", marks={1: "a line", 2: "a mirror"}, start=0.5)
+        page = Page(self.page(beta=beta))
+        (track,) = page.of("input")
+        assert (track["value"], track["aria-label"]) == ("1", "beta, how much")
+        buttons = page.of("button")
+        marks = [tag for tag in buttons if "data-at" in tag]
+        assert [(tag["data-at"], tag["style"]) for tag in marks] == [
+            ("2", "left:66.67%"), ("3", "left:100%")]
+        assert sum("data-play" in tag for tag in buttons) == 1
+        assert [tag["data-step"] for tag in buttons if "data-step" in tag] == ["-1", "1"]
+        assert figures.svg(point(0.5)).strip() in self.page(beta=beta)
 
     def test_the_alt_text_is_there_with_and_without_javascript(self):
         page = Page(self.page(**self.VALUES))
@@ -228,6 +256,15 @@ class TestErrors:
     def test_an_empty_list(self):
         with pytest.raises(ValueError, match="empty list for gate"):
             explore(point, beta=[1], gate=[])
+
+    def test_an_empty_slider(self):
+        with pytest.raises(ValueError, match="values must have at least one entry"):
+            slider([])
+
+    @pytest.mark.parametrize("wrong", [{"marks": {"c": "none"}}, {"start": "c"}])
+    def test_a_mark_that_is_no_value(self, wrong):
+        with pytest.raises(ValueError, match="must be one of the values, got 'c'"):
+            slider(["a", "b"], **wrong)
 
     def test_too_many_combinations(self):
         with pytest.raises(ValueError, match="got 102 combinations, more than 100"):

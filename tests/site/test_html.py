@@ -10,7 +10,7 @@ from bs4 import BeautifulSoup
 
 ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]
-MOST_BYTES = 600_000
+MOST_BYTES = 700_000
 
 
 @cache

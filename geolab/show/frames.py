@@ -1,0 +1,102 @@
+"""A slider's page without a kernel: every frame drawn once, and a script that shows one of them.
+
+Frames are SVG, and share their lines, so that twenty of them take little more than a few.
+"""
+
+import html
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from IPython.display import HTML
+
+MOST_BYTES = 400_000
+SCRIPT = (Path(__file__).parent / "sliders.js").read_text()
+
+
+class Shown(NamedTuple):
+    """What a page shows of a slider."""
+
+    name: str
+    symbol: str
+    values: list[str]
+    words: str
+    marks: dict[int, str]   # index of a value -> what happens there
+    start: int              # index of the first value that is shown
+
+
+def page(frame: Callable[..., str], values: Sequence[list], sliders: list[Shown], alt: str,
+         name: str) -> HTML:
+    """The picture at the sliders' starts, the sliders, all frames, and the script.
+
+    Arguments:
+        frame: takes one value of each slider and returns its picture as SVG.
+        values: of each slider.
+        alt: the message of the picture in words.
+        name: of what draws, for errors.
+    Raises: ValueError for frames that are too large for a page.
+    """
+    drawn = [frame(*chosen).strip().split("\n") for chosen in itertools.product(*values)]
+    lines: dict[tuple[str, int], int] = {}
+    coded = [_coded(picture, lines) for picture in drawn]
+    data = json.dumps({"lines": [line for line, _ in lines], "frames": coded,
+                       "values": [shown.values for shown in sliders],
+                       "names": [shown.symbol for shown in sliders], "alt": alt},
+                      ensure_ascii=False, separators=(",", ":"))
+    # "</script" would end the script, and "<!--<script" would hide its end
+    data = data.replace("</", "<\\/").replace("<!", "<\\u0021")
+    first = int(np.ravel_multi_index([shown.start for shown in sliders],
+                                     [len(shown.values) for shown in sliders]))
+    picture = "\n".join(drawn[first])
+    text = (f'<div class="geolab-explore">'
+            f'<div role="img" aria-label="{html.escape(alt)}">{picture}</div>'
+            f'<div class="geolab-sliders" hidden>{"".join(map(_slider, sliders))}</div>'
+            f'<noscript>The slider needs JavaScript; this is its first frame.</noscript>'
+            f'<script type="application/json">{data}</script><script>{SCRIPT}</script></div>')
+    size = len(text.encode())
+    if size > MOST_BYTES:
+        raise ValueError(f"the frames of {name} take {size:,} bytes, more than "
+                         f"{MOST_BYTES:,}: use fewer values, or fewer points per curve")
+    return HTML(text)
+
+
+def _slider(shown: Shown) -> str:
+    """Its name, track, ends and marks, and buttons to step and play. The script moves them."""
+    last = len(shown.values) - 1
+    called = html.escape(shown.name)
+    words = f" <span>{html.escape(shown.words)}</span>" if shown.words else ""
+    said = f", {html.escape(shown.words)}" if shown.words else ""
+    marks = "".join(
+        f'<button type="button" data-at="{k}" style="left:{100 * k / max(last, 1):.4g}%">'
+        f'{html.escape(text)}</button>' for k, text in shown.marks.items())
+    return (f'<div class="geolab-slider"><label><strong>{html.escape(shown.symbol)}</strong>{words}'
+            f' = <output></output>'
+            f'<input type="range" min="0" max="{last}" value="{shown.start}" autocomplete="off" '
+            f'aria-label="{called}{said}" style="--ticks:{max(last, 1)}"></label>'
+            f'<div class="geolab-ends" aria-hidden="true"><span>{html.escape(shown.values[0])}'
+            f'</span><span>{html.escape(shown.values[-1])}</span></div>'
+            + (f'<div class="geolab-marks">{marks}</div>' if marks else "") +
+            '<div class="geolab-buttons">'
+            f'<button type="button" data-step="-1" aria-label="{called}: one step back">‹</button>'
+            f'<button type="button" data-step="1" aria-label="{called}: one step on">›</button>'
+            f'<button type="button" data-play aria-label="{called}: play">▶</button>'
+            '</div></div>')
+
+
+def _coded(frame: list[str], lines: dict[tuple[str, int], int]) -> list[tuple[int, int]]:
+    """A frame as runs (first, count) of consecutive entries of `lines`, which gets what it lacks.
+
+    A key of `lines` is a line of SVG and how often it stood in the frame before. So a line that
+    repeats has several entries, and a frame consists of a few long runs.
+    """
+    indices, seen = [], Counter()
+    for line in frame:
+        indices.append(lines.setdefault((line, seen[line]), len(lines)))
+        seen[line] += 1
+    # within a run, an index and its place in the frame differ by a constant
+    runs = itertools.groupby(enumerate(indices), lambda entry: entry[1] - entry[0])
+    return [(run[0][1], len(run)) for run in (list(run) for _, run in runs)]

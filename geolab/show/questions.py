@@ -1,0 +1,28 @@
+"""A question that a reader answers by a click, before the text does."""
+
+import html
+from collections.abc import Mapping
+
+from IPython.display import HTML
+
+
+def ask(question: str, replies: Mapping[str, str]) -> HTML:
+    """A question with answers to choose from; a click on one opens the reply to it.
+
+    It needs no kernel and no JavaScript.
+
+    Arguments:
+        question: ends with a question mark.
+        replies: answer -> what is said to who chooses it. It begins with "Yes" or "No", or says
+            what is true of the answer.
+    Raises: ValueError for fewer than two answers, or an answer without a reply.
+    """
+    if len(replies) < 2:
+        raise ValueError(f"replies must have at least two answers, got {len(replies)}")
+    for answer, reply in replies.items():
+        if not reply.strip():
+            raise ValueError(f"the answer {answer!r} needs a reply")
+    folds = "".join(f"<details><summary>{html.escape(answer)}</summary>"
+                    f"<p>{html.escape(reply)}</p></details>" for answer, reply in replies.items())
+    return HTML(f'<div class="geolab-question" role="group" aria-label="{html.escape(question)}">'
+                f"<p>{html.escape(question)}</p>{folds}</div>")
