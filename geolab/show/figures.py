@@ -133,15 +133,26 @@ def _rounded(tag: re.Match) -> str:
     return re.sub(r"-?\d+\.\d{3,}", lambda x: f"{float(x[0]):.2f}".rstrip("0").rstrip("."), tag[0])
 
 
-def show(figure: Figure, alt: str) -> HTML:
-    """The figure as a cell's last line shows it. `alt` tells its message to those who can't see it.
+def show(figure: Figure, alt: str, caption: str = "") -> HTML:
+    """The figure as a cell's last line shows it.
 
+    Arguments:
+        alt: its message, for those who can't see it.
+        caption: one or two sentences under it; the page numbers it.
     Raises: ValueError for an alt text without words.
     """
     alt = " ".join(alt.split())
     if not alt:
         raise ValueError("alt must say what the figure shows, in words")
-    return HTML(f'<div role="img" aria-label="{html.escape(alt)}">{svg(figure)}</div>')
+    picture = f'<div role="img" aria-label="{html.escape(alt)}">{svg(figure)}</div>'
+    return HTML(captioned(picture, caption))
+
+
+def captioned(picture: str, caption: str) -> str:
+    """HTML with a caption under it; as it is where there is none."""
+    if not caption:
+        return picture
+    return f"<figure>{picture}<figcaption>{html.escape(caption)}</figcaption></figure>"
 
 
 def plane(axes: Axes, limit: float = 1.6, unit_circle: bool = True) -> Axes:

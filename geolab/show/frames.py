@@ -30,13 +30,14 @@ class Shown(NamedTuple):
 
 
 def page(frame: Callable[..., str], values: Sequence[list], sliders: list[Shown], alt: str,
-         name: str) -> HTML:
+         caption: str, name: str) -> HTML:
     """The picture at the sliders' starts, the sliders, all frames, and the script.
 
     Arguments:
         frame: takes one value of each slider and returns its picture as SVG.
         values: of each slider.
         alt: the message of the picture in words.
+        caption: stands under the sliders.
         name: of what draws, for errors.
     Raises: ValueError for frames that are too large for a page.
     """
@@ -55,6 +56,7 @@ def page(frame: Callable[..., str], values: Sequence[list], sliders: list[Shown]
     text = (f'<div class="geolab-explore">'
             f'<div role="img" aria-label="{html.escape(alt)}">{picture}</div>'
             f'<div class="geolab-sliders" hidden>{"".join(map(_slider, sliders))}</div>'
+            f'{_caption(caption)}'
             f'<noscript>The slider needs JavaScript; this is its first frame.</noscript>'
             f'<script type="application/json">{data}</script><script>{SCRIPT}</script></div>')
     size = len(text.encode())
@@ -62,6 +64,10 @@ def page(frame: Callable[..., str], values: Sequence[list], sliders: list[Shown]
         raise ValueError(f"the frames of {name} take {size:,} bytes, more than "
                          f"{MOST_BYTES:,}: use fewer values, or fewer points per curve")
     return HTML(text)
+
+
+def _caption(text: str) -> str:
+    return f'<div class="geolab-caption">{html.escape(text)}</div>' if text else ""
 
 
 def _slider(shown: Shown) -> str:

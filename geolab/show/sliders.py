@@ -19,7 +19,7 @@ import ipywidgets
 from matplotlib.figure import Figure
 
 from geolab.show import frames
-from geolab.show.figures import svg
+from geolab.show.figures import captioned, svg
 
 MOST_FRAMES = 100
 MILLISECONDS = 350   # between two frames while a slider plays
@@ -62,13 +62,14 @@ def _index(options: list, value) -> int:
     return options.index(value)
 
 
-def explore(draw: Callable[..., Figure], **values: Sequence):
+def explore(draw: Callable[..., Figure], caption: str = "", **values: Sequence):
     """Show a figure under sliders.
 
     Arguments:
         draw: takes one value of each slider by name and returns a matplotlib Figure. Its docstring
             is the alt text: it tells the message of the picture in words. Train and load outside
             of `draw`, which is called for every combination of values.
+        caption: one or two sentences under the picture; the page numbers it.
         values: for each slider, its list of values, or what `slider` makes of them. At most 100
             combinations are possible.
 
@@ -95,12 +96,13 @@ def explore(draw: Callable[..., Figure], **values: Sequence):
         raise ValueError(f"{draw.__name__} needs a docstring: it is the alt text of the picture")
     alt = " ".join(draw.__doc__.split())
     if os.environ.get("GEOLAB_EXPLORE") != "static":
-        return _live(draw, choices, alt)
+        return _live(draw, choices, alt, caption)
     shown = [frames.Shown(name, SYMBOLS.get(name, name), [_text(v) for v in choice.values],
                           choice.words, choice.marks, choice.start)
              for name, choice in choices.items()]
     return frames.page(lambda *chosen: _frame(draw, dict(zip(choices, chosen, strict=True))),
-                       [choice.values for choice in choices.values()], shown, alt, draw.__name__)
+                       [choice.values for choice in choices.values()], shown, alt, caption,
+                       draw.__name__)
 
 
 def _frame(draw, chosen: dict) -> str:
@@ -119,7 +121,7 @@ def _text(value) -> str:
     return f"{value:g}" if isinstance(value, numbers.Real) else str(value)
 
 
-def _live(draw, choices: dict[str, Slider], alt: str) -> ipywidgets.VBox:
+def _live(draw, choices: dict[str, Slider], alt: str, caption: str) -> ipywidgets.VBox:
     sliders = {name: ipywidgets.SelectionSlider(
         options=[(_text(value), value) for value in choice.values],
         value=choice.values[choice.start], description=SYMBOLS.get(name, name))
@@ -132,7 +134,8 @@ def _live(draw, choices: dict[str, Slider], alt: str) -> ipywidgets.VBox:
         except RuntimeError as error:  # the traceback of a callback goes to a log that nobody reads
             message.value = f"<b>{html.escape(str(error))}</b>"
             raise
-        picture.value = f'<div role="img" aria-label="{html.escape(alt)}">{frame}</div>'
+        image = f'<div role="img" aria-label="{html.escape(alt)}">{frame}</div>'
+        picture.value = captioned(image, caption)
         message.value = ""
 
     redraw()
