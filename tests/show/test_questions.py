@@ -13,7 +13,8 @@ def test_every_answer_opens_its_reply():
 
 
 @pytest.mark.parametrize("replies, message", [
-    ({"only": "Yes."}, "at least two answers, got 1"), ({"a": "Yes.", "b": " "}, "'b' needs a rep")])
+    ({"only": "Yes."}, "at least two answers, got 1"),
+    ({"a": "Yes.", "b": " "}, "the answer 'b' needs a reply")])
 def test_a_question_without_choice_or_reply_is_refused(replies, message):
     with pytest.raises(ValueError, match=message):
         ask("Why?", replies)
