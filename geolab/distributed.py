@@ -91,8 +91,9 @@ def parallel(model: nn.Module, engine: Engine) -> nn.Module:
     Sharding is in place. Each Layer of the backbone is one group of parameters, and the rest is the
     root's group, which stays whole from the forward to the backward pass. The first and the last
     residual belong to the root's group, because the network calls their `expand` and `reduce`
-    outside their layers. In bfloat16 only the matrices of sublayers travel in half precision: norms
-    and residuals stay in float32, as under autocast, and form a group of their own.
+    outside their layers, and so does a residual that lends parameters to another layer. In bfloat16
+    only the matrices of sublayers travel in half precision: norms and residuals stay in float32, as
+    under autocast, and form a group of their own.
 
     Raises: ValueError for `shard` without torchrun, or if a parameter has no axes, since FSDP2
         can't split it. Where parameters are whole, each must have a gradient in every step, or
@@ -116,10 +117,10 @@ def parallel(model: nn.Module, engine: Engine) -> nn.Module:
     half = engine.precision == "bfloat16"
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
     for layer in [module for module in model.modules() if isinstance(module, Layer)]:
-        outermost = layer.residual.first or layer.residual.last
-        if outermost or half:
+        outer = layer.residual.first or layer.residual.last or layer.residual.lends
+        if outer or half:
             fully_shard(layer.mix, mesh=mesh, mp_policy=policy if half else MixedPrecisionPolicy())
-        if not outermost:
+        if not outer:
             fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
     return model

@@ -154,7 +154,8 @@ class MHCReflector(nn.Module):
 class StreamHybridReflector(nn.Module):
     """γ (Q ⊗ I) x + (1 − γ) H x: (B, d) -> (B, d), for d divisible by 4.
 
-    Q turns the four slices of x, and H reflects all of x. One MLP generates everything.
+    Q turns the four slices of x, and H reflects all of x. One MLP of the layer-normed x generates
+    everything.
 
     Arguments: as for `HybridReflector`.
     Raises: ValueError for a d that 4 doesn't divide.
@@ -170,7 +171,7 @@ class StreamHybridReflector(nn.Module):
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Q (B, 4, 4), k (B, d) and γ (B,)."""
-        u, v, beta, direction, gate = self.generator(x).split(
+        u, v, beta, direction, gate = self.generator(F.layer_norm(x, x.shape[-1:])).split(
             [SLICES, SLICES, 1, x.shape[-1], 1], dim=-1)
         rotation = cayley_rank2(u, v, F.softplus(beta.squeeze(-1)))
         return rotation, unit_direction(direction), gate.squeeze(-1).sigmoid()

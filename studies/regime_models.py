@@ -7,7 +7,7 @@ Attention is masked in all of them. `geometry` is what the depthwise convolution
 positions reads: the block's own state, or a hint, which is the embedding that the model expects
 next, computed from the block's input:
 
-    hint_t = stop_gradient( Embᵀ softmax(Out h_t) )
+    hint_t = stop_gradient( Embᵀ softmax(Out h_t / temperature) )
 
 The hint is a function of the past, hence admissible. But the published convolution also reads it
 at t + 1, where it is a function of token t + 1. The notebook calls that model a transition between
@@ -43,6 +43,11 @@ class Regime:
     geometry: str = "none"      # convolved: "none", "state", "hint" or "last hint" (from t − 1)
     both_sides: bool = False    # convolve over t − 1, t, t + 1 instead of t − 2, t − 1, t
     next_share: float = 0.0     # how much of h_{t+1} is added to h_t before the output
+    temperature: float = 1.0    # of the softmax of a hint
+
+    def __post_init__(self):
+        if not self.temperature > 0:
+            raise ValueError(f"temperature must be above 0, got {self.temperature}")
 
 
 REGIMES = {
@@ -59,26 +64,28 @@ REGIMES = {
 class Mixer(nn.Module):
     """Depthwise convolution over positions, of the state or of a hint in its place."""
 
-    def __init__(self, width: int, dropout: float, both_sides: bool):
+    def __init__(self, width: int, both_sides: bool):
         super().__init__()
         self.conv = Convolution(width, causal=not both_sides, groups=width)
-        self.dropout = nn.Dropout(dropout)
 
     def forward(self, h: Tensor, hint: Tensor | None = None) -> Tensor:
-        return self.dropout(self.conv(h if hint is None else hint))
+        return self.conv(h if hint is None else hint)
 
 
 def make_block(regime: Regime, width: int, heads: int, dropout: float) -> Block:
-    """Steps A and F, and C where there is a geometry; Post-LN, 4D hidden features."""
-    up, down, drop = nn.Linear(width, 4 * width), nn.Linear(4 * width, width), nn.Dropout(dropout)
+    """Steps A and F, and C where there is a geometry; Post-LN, 4D hidden features.
+
+    Dropout acts on what each step adds, and without a geometry on attention weights and inside F
+    too.
+    """
+    up, down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
     plain = regime.geometry == "none"
     act = [nn.ReLU(), nn.Dropout(dropout)] if plain else [nn.GELU()]
-    steps = {"A": Step(Attention(width, heads, dropout, causal=True), width),
-             "F": Step(nn.Sequential(up, *act, down, drop), width)}
+    f = {"A": Attention(width, heads, dropout if plain else 0.0, causal=True),
+         "F": nn.Sequential(up, *act, down)}
     if not plain:
-        steps["A"].f.attention.dropout = 0.0  # of the weights, which those blocks keep whole
-        steps["C"] = Step(Mixer(width, dropout, regime.both_sides), width)
-    return Block(steps)
+        f["C"] = Mixer(width, regime.both_sides)
+    return Block({letter: Step(f[letter], width, dropout=dropout) for letter in f})
 
 
 class RegimeModel(nn.Module):
@@ -88,7 +95,8 @@ class RegimeModel(nn.Module):
     so a derivative doesn't see what reaches the output through it: probe with tokens.
 
     Arguments:
-        name: in `REGIMES`.
+        name: in `REGIMES`, or a Regime: one of them with another share or temperature, by
+            `dataclasses.replace`.
         vocabulary: V.
         width, layers, heads, dropout: as in the lecture's notebook.
         max_length: the longest sequence, 128 there.
@@ -96,13 +104,15 @@ class RegimeModel(nn.Module):
         max_length.
     """
 
-    def __init__(self, name: str, vocabulary: int, width: int = 64, layers: int = 2, heads: int = 4,
-                 max_length: int = 128, dropout: float = 0.1):
+    def __init__(self, name: str | Regime, vocabulary: int, width: int = 64, layers: int = 2,
+                 heads: int = 4, max_length: int = 128, dropout: float = 0.1):
         super().__init__()
-        require_option("name", name, REGIMES)
+        if isinstance(name, str):
+            require_option("name", name, REGIMES)
         if width % heads:
             raise ValueError(f"heads must divide width, got width {width} and heads {heads}")
-        self.name, self.regime, self.max_length = name, REGIMES[name], max_length
+        self.regime = REGIMES[name] if isinstance(name, str) else name
+        self.max_length = max_length
         self.leaks = self.regime.reads_future
         self.embedding = nn.Embedding(vocabulary, width)
         self.position = nn.Embedding(max_length, width)
@@ -126,7 +136,8 @@ class RegimeModel(nn.Module):
 
         For the geometry "last hint", it is the one that was expected one position before.
         """
-        expected = self.output(h).softmax(dim=-1) @ self.embedding.weight
+        logits = self.output(h) / self.regime.temperature
+        expected = logits.softmax(dim=-1) @ self.embedding.weight
         if self.regime.geometry == "last hint":
             return F.pad(expected[:, :-1], (0, 0, 1, 0))
         return expected

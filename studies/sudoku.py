@@ -206,7 +206,8 @@ def notebook() -> list[Arm]:
     """
     budget = Budget(steps=50 * 19, batch=32, lr=1e-3, lr_end=1.0, warmup=0, weight_decay=0.0,
                     evaluate_every=5 * 19)
-    config = replace(CONFIGS["paper"], dropout=0.0, alpha=1.0, activation="gelu", final_norm=True)
+    config = replace(CONFIGS["paper"], dropout=0.1, dropout_at=tuple("ACF"), alpha=1.0,
+                     activation="gelu", final_norm=True)
     named = ("Transformer", FEW[0], "GT-Lite")
     models = {name: ARMS[name] for name in named} | {
         f"GT-Lite, λ = {SUGGESTED:g}": (*ARMS["GT-Lite"], SUGGESTED)}

@@ -45,10 +45,10 @@ class Model(TokenModel):
         return super().forward(tokens)
 
 
-def model(seed=0, residual="delta-matrix"):
+def model(seed=0, residual="delta-matrix", **options):
     torch.manual_seed(seed)
     config = TransformerConfig.ddl(width=8, layers=2, heads=2)
-    return Model(Transformer(config, residual), TASK.vocabulary)
+    return Model(Transformer(config, residual, **options), TASK.vocabulary)
 
 
 def stream(folder):
@@ -147,6 +147,8 @@ def together(folder: Path):
             save_every=3)
     number = model(residual="mgt").double()
     found["one number"] = measured(train(network=number, engine=Engine(shard=True)))
+    lent = model(tied=True).double()
+    found["lent"] = measured(train(network=lent, engine=Engine(shard=True)))
     for name, engine in HALF.items():
         found[name] = measured(train(network=model(), budget=GENTLE, engine=engine))
     found["stream"] = measured(train(stream(folder), network=reader()))
@@ -243,6 +245,11 @@ def test_two_processes_train_as_one(found, alone, name):
 def test_a_parameter_of_one_number_is_shared_out_among_two(found):
     alone = measured(train(network=model(residual="mgt").double()))
     assert_close(found[0]["one number"], alone, rel=1e-11)
+
+
+def test_a_parameter_that_one_layer_lends_to_another_is_shared_out(found):
+    alone = measured(train(network=model(tied=True).double()))
+    assert_close(found[0]["lent"], alone, rel=1e-11)
 
 
 @pytest.mark.parametrize("name", RESUMED)

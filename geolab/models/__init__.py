@@ -3,7 +3,8 @@
 
 from geolab.models.backbone import (ContinuousModel, PointModel, TokenModel, Transformer,
                                     TransformerConfig)
-from geolab.models.geometric import KINDS, GeometricConfig, GeometricDecoder, GeometricTransformer
+from geolab.models.decoder import GeometricDecoder
+from geolab.models.geometric import KINDS, GeometricConfig, GeometricTransformer
 from geolab.models.messages import MessagePassing, RelationGraph, path_graph
 
 __all__ = ["KINDS", "ContinuousModel", "GeometricConfig", "GeometricDecoder",

@@ -11,6 +11,7 @@ Legend: B batch, T positions, D width, H heads, E features per head.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -75,8 +76,9 @@ class TransformerConfig:
                            output_std=0.02 / math.sqrt(2 * layers)), **changes)
 
 
-def make_norm(config: TransformerConfig) -> nn.Module:
-    D = config.width
+def make_norm(config: TransformerConfig, width: int | None = None) -> nn.Module:
+    """The norm of a sublayer's input, or of `width` features."""
+    D = width or config.width
     return nn.RMSNorm(D, eps=1e-5) if config.norm == "rms" else nn.LayerNorm(D, bias=False)
 
 
@@ -104,13 +106,18 @@ def require_length(positions: int, max_length: int) -> None:
                          f"max_length = {max_length}")
 
 
-def rotate(x: Tensor, base: float = 1e4) -> Tensor:
-    """Rotary positions over the full head: (B, H, T, E) -> (B, H, T, E)."""
+def angles(x: Tensor, base: float = 1e4) -> Tensor:
+    """t base^(−2i/E) for x (..., T, E): (T, E/2)."""
     T, E = x.shape[-2:]
     # half precision can't tell position 1000 from 1001
     dtype = torch.promote_types(x.dtype, torch.float32)
     frequency = base ** (-torch.arange(0, E, 2, device=x.device, dtype=dtype) / E)
-    angle = torch.arange(T, device=x.device, dtype=dtype)[:, None] * frequency      # (T, E/2)
+    return torch.arange(T, device=x.device, dtype=dtype)[:, None] * frequency
+
+
+def rotate(x: Tensor, base: float = 1e4) -> Tensor:
+    """Rotary positions over the full head: (B, H, T, E) -> (B, H, T, E)."""
+    angle = angles(x, base)
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     a, b = x.chunk(2, dim=-1)
     return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
@@ -187,9 +194,12 @@ class Transformer(nn.Module):
         config: the backbone.
         residual: a name in `geolab.residuals.REGISTRY` or a Residual class.
         options: for the residual's constructor.
+    Attributes:
+        width: features of input and output: config.width, or more where the residual's `outer` says
+            so. Positions and the last norm have as many.
     Raises: ValueError for an unknown residual, a max_length below the reach of its convolutions,
         norm_at="post" around a state that doesn't consist of streams, a sequence longer than
-        config.max_length, or an input without batch, positions or config.width features.
+        config.max_length, or an input without batch, positions or `width` features.
     """
 
     def __init__(self, config: TransformerConfig, residual: str | type[Residual] = "additive",
@@ -200,16 +210,23 @@ class Transformer(nn.Module):
         self.layers = nn.ModuleList(
             Layer(config, mix, make_residual(residual, config.width, index, len(mixers), **options))
             for index, mix in enumerate(mixers))
+        for before, layer in pairwise(self.layers):
+            layer.residual.follow(before.residual)
         reach = max(layer.residual.reach for layer in self.layers)
         if config.max_length < reach:
             raise ValueError(f"max_length must be at least {reach}, the positions that a "
                              f"convolution of {residual!r} reads, got {config.max_length}")
         if config.norm_at == "post":
             self._require_streams(residual)
-        self.norm = make_norm(config) if config.norm_at == "pre" else nn.Identity()
+        self.norm = make_norm(config, self.width) if config.norm_at == "pre" else nn.Identity()
         if config.positions == "learned":
-            position = torch.randn(1, config.max_length, config.width) * config.init_std
+            position = torch.randn(1, config.max_length, self.width) * config.init_std
             self.position = nn.Parameter(position)
+
+    @property
+    def width(self) -> int:
+        first: Residual = self.layers[0].residual
+        return first.outer
 
     def extra_repr(self) -> str:
         return repr(self.config)
@@ -217,7 +234,7 @@ class Transformer(nn.Module):
     @torch.no_grad()
     def _require_streams(self, residual: str | type[Residual]) -> None:
         """A norm after the residual has the width of a stream, and must meet streams."""
-        shape = self.layers[0].residual.expand(torch.zeros(1, 1, self.config.width)).shape
+        shape = self.layers[0].residual.expand(torch.zeros(1, 1, self.width)).shape
         if shape[-1] != self.config.width:
             raise ValueError(f"norm_at='post' normalises streams of width {self.config.width}, and "
                              f"the state of {residual!r} has shape {tuple(shape)}; "
@@ -227,7 +244,7 @@ class Transformer(nn.Module):
         if x.ndim != 3 or not x.shape[1]:
             raise ValueError("input must be (batch, positions, width), with at least 1 position, "
                              f"got shape {tuple(x.shape)}")
-        require_width("input", x, self.config.width)
+        require_width("input", x, self.width)
         require_length(x.shape[1], self.config.max_length)
         if self.config.positions == "learned":
             x = x + self.position[:, :x.shape[1]]
@@ -237,6 +254,11 @@ class Transformer(nn.Module):
         return self.norm(self.layers[-1].residual.reduce(state))
 
 
+def ends(trunk: nn.Module) -> int:
+    """How many features a trunk reads and gives: its `width`, or else that of its config."""
+    return getattr(trunk, "width", trunk.config.width)
+
+
 class ContinuousModel(nn.Module):
     """Vectors in, vectors out: (B, T, d_in) -> (B, T, d_in), around a trunk."""
 
@@ -244,8 +266,8 @@ class ContinuousModel(nn.Module):
         super().__init__()
         require_count("dim", dim)
         self.trunk = trunk
-        self.read = nn.Linear(dim, trunk.config.width)
-        self.write = nn.Linear(trunk.config.width, dim)
+        self.read = nn.Linear(dim, ends(trunk))
+        self.write = nn.Linear(ends(trunk), dim)
         for layer in (self.read, self.write):
             nn.init.normal_(layer.weight, std=0.02)
             nn.init.zeros_(layer.bias)
@@ -257,18 +279,22 @@ class ContinuousModel(nn.Module):
 class TokenModel(nn.Module):
     """Tokens in, logits out: (B, T) -> (B, T, vocabulary), around a trunk.
 
-    Input and output share one embedding.
+    Input and output share one embedding, unless tied=False: then the output is a map with a bias,
+    and both have PyTorch's own initialisation.
     """
 
-    def __init__(self, trunk: Transformer, vocabulary: int):
+    def __init__(self, trunk: nn.Module, vocabulary: int, tied: bool = True):
         super().__init__()
         require_count("vocabulary", vocabulary)
         self.trunk = trunk
-        self.embedding = nn.Embedding(vocabulary, trunk.config.width)
-        nn.init.normal_(self.embedding.weight, std=0.02)
+        self.embedding = nn.Embedding(vocabulary, ends(trunk))
+        self.output = None if tied else nn.Linear(ends(trunk), vocabulary)
+        if tied:
+            nn.init.normal_(self.embedding.weight, std=0.02)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return F.linear(self.trunk(self.embedding(tokens)), self.embedding.weight)
+        h = self.trunk(self.embedding(tokens))
+        return F.linear(h, self.embedding.weight) if self.output is None else self.output(h)
 
 
 class PointModel(nn.Module):
@@ -288,8 +314,8 @@ class PointModel(nn.Module):
         require_count("inputs", inputs)
         require_count("outputs", outputs)
         self.trunk, self.reads, self.penalty = trunk, reads, penalty
-        self.read = nn.Linear(inputs, trunk.config.width)
-        self.write = nn.Linear(trunk.config.width, outputs)
+        self.read = nn.Linear(inputs, ends(trunk))
+        self.write = nn.Linear(ends(trunk), outputs)
 
     def states(self, x: Tensor) -> Tensor:
         return self.trunk(self.read(x), *self.reads)

@@ -4,30 +4,32 @@
 
     A   attention                            F   feed-forward, relu
     C   α · convolution over 3 positions     G   messages over a graph of positions
-    M   mixture of experts, in F's place     X   attention to a memory (decoder)
+    M   mixture of experts, in F's place     X   attention to a memory (`decoder.py`)
 
     transformer F∘A      lite F∘C∘A      full G∘F∘A      moe M∘A
 
-The sources are the Geometric Transformer lecture's listings 1 and 2, and its slides on GT-Full and
-GT-MoE. All weights have PyTorch's own initialisation. As published, C and G read the next position:
-a model that isn't built causal says `leaks`.
+The sources are the Geometric Transformer lecture's listings 1 and 2, its slides on GT-Full and
+GT-MoE, and the notebooks of its course, which set what options say. All weights have PyTorch's own
+initialisation. As published, C and G read the next position: a model that reads ahead says `leaks`.
 
 Legend: B batch, T positions, D width, S positions of a memory, E experts.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_count, require_option, require_width
-from geolab.models.backbone import require_length
+from geolab.models.backbone import angles, require_length
 from geolab.models.messages import MessagePassing, RelationGraph, path_graph
 
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
 # letters in the order in which they act
 KINDS = {"transformer": "AF", "lite": "ACF", "full": "AFG", "moe": "AM"}
+# where dropout can act: on attention weights, inside F, and on what a step adds
+PLACES = ("weights", "hidden", *"ACFGMX")
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,9 @@ class GeometricConfig:
     hidden: int = 256           # features inside the feed-forward network, and inside each expert
     norm_at: str = "post"       # "post" or "pre"
     causal: bool = False        # mask attention, pad the convolution left, keep forward edges only
+    masked: bool = False        # mask attention alone, as some notebooks do
     dropout: float = 0.1
+    dropout_at: tuple[str, ...] = ("weights", "hidden", *"AMX")   # of PLACES
     alpha: float = 0.2          # of the convolution
     activation: str = "relu"    # of the feed-forward network: "relu", or "gelu"
     final_norm: bool = False    # a norm after the last block of Post-LN too, as in some notebooks
@@ -52,11 +56,13 @@ class GeometricConfig:
     relations: int = 1          # of the graph; from 2, the path graph is typed
     triangles: bool = False     # whether triangles send messages
     normalise: bool = False     # divide messages by their number
-    positions: str = "none"     # "none" or "learned", added to the input
+    depth: int = 1              # rounds of messages in a step, the lecture's gt_depth
+    positions: str = "none"     # "none", "learned" or "sinusoidal", added to the input
     max_length: int = 1024      # the longest sequence, for learned positions
 
     def __post_init__(self):
-        for name in ("width", "layers", "heads", "hidden", "experts", "relations", "max_length"):
+        for name in ("width", "layers", "heads", "hidden", "experts", "relations", "depth",
+                     "max_length"):
             require_count(name, getattr(self, name))
         if self.width % self.heads:
             raise ValueError("heads must divide width, got width "
@@ -66,24 +72,30 @@ class GeometricConfig:
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
         require_option("norm_at", self.norm_at, ("post", "pre"))
-        require_option("positions", self.positions, ("none", "learned"))
+        require_option("positions", self.positions, ("none", "learned", "sinusoidal"))
         require_option("activation", self.activation, ACTIVATIONS)
+        for place in self.dropout_at:
+            require_option("dropout_at", place, PLACES)
+
+    def dropout_of(self, place: str) -> float:
+        return self.dropout if place in self.dropout_at else 0.0
 
 
 class Attention(nn.Module):
-    """Multi-head attention of x to itself, or to a memory (B, S, D)."""
+    """Multi-head attention of x to itself, or to a memory (B, S, D), with dropout of its weights.
+    """
 
     def __init__(self, width: int, heads: int, dropout: float, causal: bool = False):
         super().__init__()
         self.attention = nn.MultiheadAttention(width, heads, dropout=dropout, batch_first=True)
-        self.dropout, self.causal = nn.Dropout(dropout), causal
+        self.causal = causal
 
     def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
         read, mask = x if memory is None else memory, None
         if self.causal:
             mask = torch.ones(x.shape[1], read.shape[1], dtype=torch.bool, device=x.device).triu(1)
-        return self.dropout(self.attention(x, read, read, need_weights=False, attn_mask=mask,
-                                           is_causal=self.causal)[0])
+        return self.attention(x, read, read, need_weights=False, attn_mask=mask,
+                              is_causal=self.causal)[0]
 
 
 class Convolution(nn.Module):
@@ -99,13 +111,15 @@ class Convolution(nn.Module):
 
 
 class PositionMessages(nn.Module):
-    """Messages between positions, on the path graph by default. The lecture's gt_depth is 1."""
+    """Messages between positions, on the path graph by default: what all rounds add to x."""
 
     def __init__(self, config: GeometricConfig):
         super().__init__()
         self.config = config
-        self.passing = MessagePassing(config.width, config.relations, config.triangles,
-                                      config.normalise)
+        self.passing, *later = (
+            MessagePassing(config.width, config.relations, config.triangles, config.normalise)
+            for _ in range(config.depth))
+        self.later = nn.ModuleList(later)
 
     def forward(self, x: Tensor, graph: RelationGraph | None = None) -> Tensor:
         if graph is None:
@@ -113,7 +127,10 @@ class PositionMessages(nn.Module):
                                typed=self.config.relations > 1, triangles=self.config.triangles)
         elif self.config.causal and not graph.causal:
             raise ValueError("graph must be causal in a causal model, got one that isn't")
-        return self.passing.messages(x, graph)
+        total = self.passing.messages(x, graph)
+        for passing in self.later:
+            total = total + passing.messages(x + total, graph)
+        return total
 
 
 def top_k_weights(logits: Tensor, k: int) -> Tensor:
@@ -155,40 +172,44 @@ class MixtureOfExperts(nn.Module):
         self.experts = nn.ModuleList(
             nn.Sequential(nn.Linear(D, hidden), nn.GELU(), nn.Linear(hidden, D))
             for _ in range(config.experts))
-        self.gate, self.dropout = nn.Linear(D, config.experts), nn.Dropout(config.dropout)
-        self.top_k = config.top_k
+        self.gate, self.top_k = nn.Linear(D, config.experts), config.top_k
 
     def forward(self, x: Tensor) -> Tensor:
         weights = top_k_weights(self.gate(x), self.top_k).split(1, dim=-1)
         pairs = zip(weights, self.experts, strict=True)
-        return self.dropout(sum(weight * expert(x) for weight, expert in pairs))
+        return sum((weight * expert(x) for weight, expert in pairs), x.new_zeros(()))
 
 
 class Step(nn.Module):
-    """One sub-operator T: LN(x + f(x)) or x + f(LN x). It hands on what f reads besides x."""
+    """One sub-operator T: LN(x + f(x)) or x + f(LN x). It hands on what f reads besides x.
 
-    def __init__(self, f: nn.Module, width: int, norm_at: str = "post"):
+    In training, `dropout` acts on what f returns.
+    """
+
+    def __init__(self, f: nn.Module, width: int, norm_at: str = "post", dropout: float = 0.0):
         super().__init__()
         self.f, self.norm, self.norm_at = f, nn.LayerNorm(width), norm_at
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, *context) -> Tensor:
         if self.norm_at == "pre":
-            return x + self.f(self.norm(x), *context)
-        return self.norm(x + self.f(x, *context))
+            return x + self.dropout(self.f(self.norm(x), *context))
+        return self.norm(x + self.dropout(self.f(x, *context)))
 
 
 def make_step(letter: str, config: GeometricConfig) -> Step:
     """The step of a letter: A, C, F, G, M or X."""
-    D, heads, hidden, dropout = config.width, config.heads, config.hidden, config.dropout
-    f = {"A": lambda: Attention(D, heads, dropout, config.causal),
+    D, heads, hidden, weights = (config.width, config.heads, config.hidden,
+                                 config.dropout_of("weights"))
+    f = {"A": lambda: Attention(D, heads, weights, config.causal or config.masked),
          "C": lambda: Convolution(D, config.alpha, config.causal),
          "F": lambda: nn.Sequential(
-             nn.Linear(D, hidden), ACTIVATIONS[config.activation](), nn.Dropout(dropout),
-             nn.Linear(hidden, D)),
+             nn.Linear(D, hidden), ACTIVATIONS[config.activation](),
+             nn.Dropout(config.dropout_of("hidden")), nn.Linear(hidden, D)),
          "G": lambda: PositionMessages(config),
          "M": lambda: MixtureOfExperts(config),
-         "X": lambda: Attention(D, heads, dropout)}[letter]()
-    return Step(f, D, config.norm_at)
+         "X": lambda: Attention(D, heads, weights)}[letter]()
+    return Step(f, D, config.norm_at, config.dropout_of(letter))
 
 
 class Block(nn.Module):
@@ -214,6 +235,19 @@ def final_norm(config: GeometricConfig) -> nn.Module:
     return nn.LayerNorm(config.width) if ends else nn.Identity()
 
 
+def letters_of(kind: str) -> str:
+    """The letters of a kind, or the kind itself where it consists of letters."""
+    if not kind or set(kind) - set("ACFGM") or len(set(kind)) < len(kind):
+        require_option("kind", kind, KINDS)
+    return KINDS.get(kind, kind)
+
+
+def sinusoids(x: Tensor) -> Tensor:
+    """sin and cos of t / 10000^(2i/D) by turns (Vaswani et al. 2017, section 3.5): (T, D)."""
+    angle = angles(x)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[:, :x.shape[-1]].to(x.dtype)
+
+
 class GeometricTransformer(nn.Module):
     """The encoder, or with config.causal a language model's trunk: (B, T, D) -> (B, T, D).
 
@@ -221,15 +255,18 @@ class GeometricTransformer(nn.Module):
 
     Arguments:
         config: sizes and options.
-        kind: "transformer", "lite", "full" or "moe".
+        kind: "transformer", "lite", "full" or "moe", or the letters of a block's steps in another
+            choice and order: "G" passes messages and has no attention.
     """
 
     def __init__(self, config: GeometricConfig, kind: str = "lite"):
         super().__init__()
-        require_option("kind", kind, KINDS)
-        self.config, self.kind, self.leaks = config, kind, not config.causal
+        letters = letters_of(kind)
+        self.config, self.kind = config, kind
+        self.leaks = not config.causal and any(
+            letter in "CG" or letter == "A" and not config.masked for letter in letters)
         self.blocks = nn.ModuleList(
-            Block({letter: make_step(letter, config) for letter in KINDS[kind]})
+            Block({letter: make_step(letter, config) for letter in letters})
             for _ in range(config.layers))
         self.norm = final_norm(config)
         if config.positions == "learned":
@@ -240,48 +277,18 @@ class GeometricTransformer(nn.Module):
 
         Arguments:
             x: (B, T, D).
-            graph: for "full", over T vertices; the path graph by default.
+            graph: for steps G, over T vertices; the path graph by default.
         Raises: ValueError for another width, a sequence longer than the learned positions, a graph
-            that isn't causal in a causal model, or a graph for another kind than "full".
+            that isn't causal in a causal model, or a graph where no step reads it.
         """
         require_width("input", x, self.config.width)
-        if graph is not None and "G" not in KINDS[self.kind]:
+        if graph is not None and "G" not in letters_of(self.kind):
             raise ValueError(f"graph is read by kind 'full', got one for {self.kind!r}")
         if self.config.positions == "learned":
             require_length(x.shape[-2], self.config.max_length)
             x = x + self.position[:x.shape[-2]]
+        elif self.config.positions == "sinusoidal":
+            x = x + sinusoids(x)
         for block in self.blocks:
             x = block(x, G=graph)
-        return self.norm(x)
-
-
-class GeometricDecoder(nn.Module):
-    """The decoder of listing 2, for every kind: A, X, then what follows A in the kind.
-
-    Attention is always masked. Listing 2 convolves on both sides nevertheless, so that position t
-    reads the token that it should predict. Here C and G are causal too by default, with the same
-    weights from the same seed.
-
-    Arguments:
-        config: sizes and options, without `causal` and `positions`, which are the encoder's.
-        kind: as in `GeometricTransformer`.
-        published: whether to convolve (and pass messages) on both sides; `leaks` says so.
-    """
-
-    def __init__(self, config: GeometricConfig, kind: str = "lite", *, published: bool = False):
-        super().__init__()
-        require_option("kind", kind, KINDS)
-        letters = "AX" + KINDS[kind][1:]
-        self.config, self.leaks = config, published and ("C" in letters or "G" in letters)
-        causal = {letter: replace(config, causal=letter == "A" or not published)
-                  for letter in letters}
-        self.blocks = nn.ModuleList(
-            Block({letter: make_step(letter, causal[letter]) for letter in letters})
-            for _ in range(config.layers))
-        self.norm = final_norm(config)
-
-    def forward(self, x: Tensor, memory: Tensor) -> Tensor:
-        """(B, T, D), (B, S, D) -> (B, T, D)."""
-        for block in self.blocks:
-            x = block(x, X=memory)
         return self.norm(x)

@@ -30,6 +30,7 @@ class RelationGraph:
     relations: Tensor                   # (E,), int64
     triangles: Tensor | None = None     # (3, K), int64
     causal: bool = False                # messages go to later vertices: per triangle, to the last
+    domains: Tensor | None = None       # (E,), int64: of edges; as published, nothing reads them
 
     def __post_init__(self):
         for name, rows in (("edges", 2), ("triangles", 3)):
@@ -41,15 +42,16 @@ class RelationGraph:
                                  f"got {got.dtype} of shape {tuple(got.shape)}")
             if self.causal and not (got[:-1] < got[1:]).all():
                 raise ValueError(f"{name} of a causal graph must have vertices in rising order")
-        one, got = self.edges.shape[1:], self.relations
-        if got.dtype != torch.int64 or got.shape != one:
-            raise ValueError(f"relations must be int64 of shape {tuple(one)}, "
-                             f"got {got.dtype} of shape {tuple(got.shape)}")
+        one = self.edges.shape[1:]
+        for name in ("relations", "domains"):
+            got = getattr(self, name)
+            if got is not None and (got.dtype != torch.int64 or got.shape != one):
+                raise ValueError(f"{name} must be int64 of shape {tuple(one)}, "
+                                 f"got {got.dtype} of shape {tuple(got.shape)}")
 
     def to(self, device: torch.device) -> "RelationGraph":
-        triangles = None if self.triangles is None else self.triangles.to(device)
-        return replace(self, edges=self.edges.to(device), relations=self.relations.to(device),
-                       triangles=triangles)
+        return replace(self, **{name: value.to(device) for name, value in vars(self).items()
+                                if isinstance(value, Tensor)})
 
 
 def path_graph(length: int, *, causal: bool = False, typed: bool = True,

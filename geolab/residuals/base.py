@@ -38,6 +38,7 @@ class Residual(nn.Module, ABC):
 
     reach = 1       # how many positions its own convolutions read, including the present one
     leaks = False   # whether an output depends on later inputs, as in some published forms
+    lends = False   # whether another sublayer uses parameters of this one
     spectrum = ""   # eigenvalues of what multiplies the state, with all coefficients held fixed
 
     def __init__(self, width: int, index: int = 0, count: int = 1):
@@ -45,8 +46,19 @@ class Residual(nn.Module, ABC):
         self.width, self.first, self.last = width, index == 0, index == count - 1
         self.options: dict[str, object] = {}
 
+    @property
+    def outer(self) -> int:
+        """How many features `expand` takes and `reduce` gives: D, unless the trunk is wider."""
+        return self.width
+
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+
+    def follow(self, before: "Residual") -> None:
+        """Take what this sublayer shares with the one before. A network calls it once, when made.
+
+        What is taken stays a part of `before` alone: its parameters are counted and stored there.
+        """
 
     def expand(self, x: Tensor) -> Tensor:
         """(B, T, D) -> state, at the network's entry."""

@@ -136,9 +136,9 @@ class BenchmarkJPmHC(JPmHC):
     """JPmHC whose generators start as N(0, 0.02²), so that step 0 isn't the plain network's.
 
     The benchmark widens its whole trunk to four streams of the sublayer's width: input map,
-    positions, last norm and output map have 4D features. Here they have D, and the learned `ends`
-    stand between them and the streams. The residuals and the sublayers are the same, and so is
-    their number of parameters. Arguments as for `JPmHC`; width is the sublayer's.
+    positions, last norm and output map have 4D features. That is ends="split", and it has no s:
+    write_scale=False. By default they have D features here, and the learned `ends` stand between
+    them and the streams. Arguments as for `JPmHC`; width is the sublayer's.
     """
 
     def __init__(self, width: int, index: int = 0, count: int = 1, **options):

@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_number, require_option
-from geolab.operators import delta_update, unit_direction
-from geolab.residuals.base import Residual, Sublayer
+from geolab.operators import delta_update, outside_autocast, unit_direction, widened
+from geolab.residuals.base import Normed, Residual, Sublayer
 
 VALUES = {
     "sigmoid": lambda logit: torch.sigmoid(logit),           # the paper, section 4.1
@@ -54,32 +54,44 @@ class DeltaRule(Residual):
     Arguments:
         width: D.
         channels: d_v, the numbers in v.
+        gate_inputs, direction_inputs: how many features β's map and the v-Map's branch read.
         map: "k" (the sublayer gives the direction) or "v" (it gives the value).
         gate: how β = 2σ(·) reads the normalised input: "linear", or "mlp" (one tanh layer of 128
             features, an option of the published code).
+        gate_logits: the precision of β's logit under autocast: "half", which rounds it as the
+            published code does, or "single", as the paper says (appendix B.2) and its code's fused
+            kernels do. β itself is float32 at least.
         beta_init: β at the start, in (0, 2). The published code's configuration takes 1, a
             projection.
         beta_fixed: a number in [0, 2] freezes β, which then has no parameters; None learns it.
         value: how v is read, one of VALUES. The k-Map reads the input; the v-Map reads the
             sublayer's output, by "sigmoid", "sigmoid4" or "linear".
         eps: the guard of the direction's normalisation.
-        norm_eps: the guard of the norm through which β reads. None is the dtype's own; the
-            published code takes 1e-5.
+        context: the norm through which β reads: "own", an RMS norm without a weight, or "sublayer",
+            the sublayer's norm with its weight (published). Where that is an RMS norm with the same
+            guard, both give the same functions, because β's linear map absorbs the weight. But
+            "sublayer" trains the weight through β too.
+        norm_eps: the guard of β's own norm. None is the dtype's own. It has no effect with
+            context="sublayer", whose norm has its own guard.
         erase: False leaves out the erasure. This is a control that the papers don't have.
-    Raises: ValueError for an unknown option, or a number outside its range.
+    Raises: ValueError for an unknown option, or a number outside its range; and, in a step with
+        context="sublayer", for a sublayer that isn't `Normed` with a norm.
     """
 
     spectrum = "1, and 1 − β along k"
 
-    def __init__(self, width: int, index: int, count: int, *, channels: int, map: str = "k",
-                 gate: str = "linear", beta_init: float = 1.0, beta_fixed: float | None = None,
-                 value: str = "sigmoid4", eps: float = 1e-5, norm_eps: float | None = None,
-                 erase: bool = True):
+    def __init__(self, width: int, index: int, count: int, *, channels: int, gate_inputs: int,
+                 direction_inputs: int, map: str = "k", gate: str = "linear",
+                 gate_logits: str = "half", beta_init: float = 1.0, beta_fixed: float | None = None,
+                 value: str = "sigmoid4", eps: float = 1e-5, context: str = "own",
+                 norm_eps: float | None = None, erase: bool = True):
         super().__init__(width, index, count)
         require_option("map", map, ("k", "v"))
         require_option("gate", gate, ("linear", "mlp"))
         require_option("value", value, VALUES)
         require_option("erase", erase, (True, False))
+        require_option("context", context, ("own", "sublayer"))
+        require_option("gate_logits", gate_logits, ("half", "single"))
         if map == "v" and value in ("constant", "normed-linear"):
             raise ValueError(f"value={value!r} can't be read from the sublayer's output, "
                              "as map='v' does: use 'linear', 'sigmoid' or 'sigmoid4'")
@@ -91,46 +103,66 @@ class DeltaRule(Residual):
             require_number("norm_eps", norm_eps, 0)
         self.channels, self.map, self.value, self.beta_fixed = channels, map, value, beta_fixed
         self.eps, self.norm_eps, self.erase, self.normalize = eps, norm_eps, erase, True
+        self.context, self.gate_logits = context, gate_logits
         if beta_fixed is None:
-            self.beta_head = _beta_head(gate, width, beta_init)
+            self.beta_head = _beta_head(gate, gate_inputs, width, beta_init)
         if value != "constant":
             self.value_head = nn.Linear(width, channels)
             _init_linear(self.value_head, width)
         if map == "v":
-            self.direction_head = nn.Sequential(nn.Linear(width, width // 4, bias=False), nn.GELU(),
-                                                nn.Linear(width // 4, width, bias=False))
-            for layer in self.direction_head[::2]:
-                _init_linear(layer, width)
+            self.direction_head = direction_mlp(direction_inputs, width)
 
     @abstractmethod
     def read(self, state: Tensor) -> Tensor:
         """What the sublayer and the generators read of a state: (B, T, D)."""
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        direction, value, beta = self.generate(self.read(state), sublayer)
+        direction, value, beta = self.generate(self.read(state), sublayer, state)
         eps = self.eps if self.normalize else None
         return delta_update(state, direction, value, beta, self.erase, eps)
 
-    def coefficients(self, x: Tensor, sublayer: Sublayer) -> DeltaCoefficients:
-        """k, v and β at x (B, T, D), which is what `read` gives."""
-        direction, value, beta = self.generate(x, sublayer)
+    def coefficients(self, x: Tensor, sublayer: Sublayer,
+                     state: Tensor | None = None) -> DeltaCoefficients:
+        """k, v and β at x (B, T, D), which is what `read` gives of the state.
+
+        The state itself is needed only where a generator reads it (see `DeltaMatrix`).
+        """
+        direction, value, beta = self.generate(x, sublayer, state)
         if self.normalize:
             direction = unit_direction(direction, self.eps)
         return (DeltaCoefficients if self.erase else WriteOnly)(direction, value, beta)
 
     def observe(self, state: Tensor, sublayer: Sublayer) -> DeltaCoefficients:
-        return self.coefficients(self.read(state), sublayer)
+        return self.coefficients(self.read(state), sublayer, state)
 
-    def generate(self, x: Tensor, sublayer: Sublayer) -> tuple[Tensor, Tensor, Tensor]:
+    def generate(self, x: Tensor, sublayer: Sublayer,
+                 state: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """As `coefficients`, but k before its normalisation."""
-        # rms-norm without a weight: the linear maps that follow would absorb it
-        context = F.rms_norm(x, (self.width,), eps=self.norm_eps)
-        h = sublayer(x)
+        context, h = self._through(x, sublayer)
         if self.map == "k":
             direction, source = h, context if self.value == "normed-linear" else x
         else:
-            direction, source = self.direction_head(context if self.channels == 1 else x), h
-        return direction, self._value(source), self._beta(context)
+            direction, source = self._direction(x, context, state), h
+        return direction, self._value(source), self._beta(self._gate_reads(context, state))
+
+    def _through(self, x: Tensor, sublayer: Sublayer) -> tuple[Tensor, Tensor]:
+        """The normalised input, and F of it."""
+        if self.context == "own":
+            # without a weight: the linear maps that follow would absorb it
+            return F.rms_norm(x, (self.width,), eps=self.norm_eps), sublayer(x)
+        if not isinstance(sublayer, Normed) or sublayer.norm is None:
+            raise ValueError("context='sublayer' needs a sublayer with a norm, Normed(F, norm), "
+                             f"got {sublayer!r}")
+        context = sublayer.norm(x)
+        return context, sublayer.f(context)
+
+    def _direction(self, x: Tensor, context: Tensor, state: Tensor | None) -> Tensor:
+        """φ_k of the v-Map (section 4.1)."""
+        return self.direction_head(context)
+
+    def _gate_reads(self, context: Tensor, state: Tensor | None) -> Tensor:
+        """𝒢 of eq. 2.7."""
+        return context
 
     def _value(self, source: Tensor) -> Tensor:
         if self.value == "constant":
@@ -140,29 +172,44 @@ class DeltaRule(Residual):
         value = VALUES[self.value](logit)
         return value.squeeze(-1) if self.channels == 1 else value
 
-    def _beta(self, context: Tensor) -> Tensor:
+    def _beta(self, x: Tensor) -> Tensor:
         if self.beta_fixed is not None:
-            return torch.full_like(context[..., 0], self.beta_fixed)
-        return 2 * torch.sigmoid(self.beta_head(context).squeeze(-1))
+            return torch.full_like(x[..., 0], self.beta_fixed)
+        if self.gate_logits == "half":
+            logit = self.beta_head(x)
+        else:
+            with outside_autocast(x):
+                logit = self.beta_head(x.to(next(self.beta_head.parameters()).dtype))
+        return 2 * torch.sigmoid(widened(logit).squeeze(-1))
 
 
 class Delta(DeltaRule):
     """Delta residual, d_v = 1. With erase=False it is x + β v k.
 
     Arguments:
-        rule: the options of `DeltaRule`, except channels.
+        rule: the options of `DeltaRule`, except channels and numbers of inputs.
     """
 
     def __init__(self, width: int, index: int = 0, count: int = 1, **rule):
-        super().__init__(width, index, count, channels=1, **rule)
+        super().__init__(width, index, count, channels=1, gate_inputs=width,
+                         direction_inputs=width, **rule)
 
     def read(self, state: Tensor) -> Tensor:
         return state
 
 
-def _beta_head(gate: str, width: int, beta_init: float) -> nn.Module:
-    last = nn.Linear(width if gate == "linear" else 128, 1)
-    first = [] if gate == "linear" else [nn.Linear(width, 128, bias=False), nn.Tanh()]
+def direction_mlp(inputs: int, width: int) -> nn.Sequential:
+    """φ_k, the v-Map's small branch: (..., inputs) -> (..., D), through D/4 features."""
+    branch = nn.Sequential(nn.Linear(inputs, width // 4, bias=False), nn.GELU(),
+                           nn.Linear(width // 4, width, bias=False))
+    for layer in branch[::2]:
+        _init_linear(layer, width)
+    return branch
+
+
+def _beta_head(gate: str, inputs: int, width: int, beta_init: float) -> nn.Module:
+    last = nn.Linear(inputs if gate == "linear" else 128, 1)
+    first = [] if gate == "linear" else [nn.Linear(inputs, 128, bias=False), nn.Tanh()]
     for layer in [*first[:1], last]:
         _init_linear(layer, width)
     with torch.no_grad():

@@ -5,12 +5,12 @@ through a compressor, x = Compress(X), and gives k; v and β are read from x. Ev
 along the same k, so the lifted shortcut has determinant (1 − β)^d_v. The published names: d_v = 4
 is compress="token"; EC adds expand="conv"; CC is compress="channel"; CC-EC is both.
 
-Two things differ from the published code: it starts its kernels at random ("published"), while ours
-start at the identity; and it shares one compressor between the two sublayers of a block, while each
-sublayer here has its own. A sequence may be shorter than a convolution: zeros stand before its
-first position, as they do before the first position of a longer sequence, so a prompt gives the
-same outputs as the beginning of a longer text. The network refuses a max_length below K, because
-then no sequence would fill the convolution.
+The published code starts its kernels at random, shares one compressor between the two sublayers of
+a block, and lets β read through the sublayer's norm: kernel_init="published", tied=True and
+context="sublayer". A sequence may be shorter than a convolution: zeros stand before its first
+position, as they do before the first position of a longer sequence, so a prompt gives the same
+outputs as the beginning of a longer text. The network refuses a max_length below K, because then no
+sequence would fill the convolution.
 
 Legend: B batch, T positions, D model width, d_v value channels, K taps of a convolution.
 """
@@ -22,10 +22,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_count, require_option
+from geolab.residuals.base import Residual
 from geolab.residuals.delta import DeltaRule
+from geolab.residuals.delta_pool import POOLS, Pool
 
 COMPRESSORS = ("token", "channel", "channel-conv")
 EXPANSIONS = ("repeat", "conv")
+
 
 class DeltaMatrix(DeltaRule):
     """Delta residual, d_v > 1. The first one expands the state; the last one reads it out.
@@ -47,21 +50,29 @@ class DeltaMatrix(DeltaRule):
         kernel_init: the compressors' kernels start at the "identity", so that x is the mean of the
             channels, or "published": at N(0, (0.5/√D)²), which makes the first x smaller by about
             that factor.
+        tied: whether the two sublayers of a block share one compressor, as in the published code.
+            The first of them then has it, and the network gives it to the second by `follow`.
+        direction_reads: what the v-Map's branch for k reads: "input" (x), or Pool(X) (appendix
+            B.1), one of POOLS.
+        beta_reads: 𝒢 of eq. 2.7: "context" (the norm of x, as published, where the compressor pools
+            or convolves), or Pool(X), one of POOLS, without a norm.
         erase: False leaves out the erasure: X + β k vᵀ. This is a control that the papers don't
             have.
         normalize: False takes the direction as it comes. This is allowed without erasure only,
             which needs a unit k.
         norm_eps: the same as in the sublayer's norm, because under published kernels the first x
             is smaller than this guard.
-        rule: map, gate, beta_init, beta_fixed, value and eps, as for `Delta`. The code has
-            value="sigmoid4", the paper "linear", its later version "normed-linear".
-    Raises: ValueError for an unknown option, fewer than two channels, or erasure along a direction
-        that isn't normalised.
+        rule: map, gate, gate_logits, context, beta_init, beta_fixed, value and eps, as for `Delta`.
+            The code has value="sigmoid4", the paper "linear", its later version "normed-linear".
+    Raises: ValueError for an unknown option, fewer than two channels, erasure along a direction
+        that isn't normalised, direction_reads where F gives k, or a step whose compressor or state
+        is missing.
     """
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, channels: int = 4,
                  compress: str = "token", expand: str = "repeat", kernel: int = 4,
-                 kernel_init: str = "identity", erase: bool = True, normalize: bool = True,
+                 kernel_init: str = "identity", tied: bool = False, direction_reads: str = "input",
+                 beta_reads: str = "context", erase: bool = True, normalize: bool = True,
                  norm_eps: float | None = 1e-5, **rule):
         require_count("channels", channels, 2)
         require_count("kernel", kernel)
@@ -72,8 +83,19 @@ class DeltaMatrix(DeltaRule):
         require_option("compress", compress, COMPRESSORS)
         require_option("expand", expand, EXPANSIONS)
         require_option("kernel_init", kernel_init, ("identity", "published"))
+        require_option("tied", tied, (True, False))
+        require_option("direction_reads", direction_reads, ("input", *POOLS))
+        require_option("beta_reads", beta_reads, ("context", *POOLS))
+        if direction_reads != "input" and rule.get("map") != "v":
+            raise ValueError(f"direction_reads={direction_reads!r} needs map='v': in the k-Map the "
+                             "sublayer gives the direction")
+        learns_beta = rule.get("beta_fixed") is None
+        of_direction = Pool(width, channels, direction_reads) if direction_reads in POOLS else None
+        of_beta = Pool(width, channels, beta_reads) if beta_reads in POOLS and learns_beta else None
         super().__init__(width, index, count, channels=channels, norm_eps=norm_eps, erase=erase,
-                         **rule)
+                         gate_inputs=of_beta.features if of_beta else width,
+                         direction_inputs=of_direction.features if of_direction else width, **rule)
+        self.direction_pool, self.beta_pool = of_direction, of_beta
         self.normalize = normalize
         self.reach = kernel if compress == "token" or expand == "conv" else 1
 
@@ -82,7 +104,8 @@ class DeltaMatrix(DeltaRule):
                 return TokenCompressor(width, channels, kernel, kernel_init)
             return ChannelCompressor(width, channels, compress == "channel-conv", kernel_init)
 
-        self.compressor = compressor()
+        self.lends, borrows = tied and index % 2 == 0, tied and index % 2 == 1
+        self.compressor = None if borrows else compressor()
         if self.last:
             self.readout = compressor()
         expander = identity_kernel(width * channels, kernel)
@@ -95,13 +118,37 @@ class DeltaMatrix(DeltaRule):
         channels = causal_convolution(x, self.expander)
         return channels.unflatten(-1, (self.width, self.channels)).contiguous()
 
+    def follow(self, before: Residual) -> None:
+        if self.compressor is None:
+            # past nn.Module, which would count the parameters and name them a second time
+            self.__dict__["compressor"] = before.compressor
+
     def read(self, state: Tensor) -> Tensor:
         """Compress(X): (B, T, D, d_v) -> (B, T, D)."""
+        if self.compressor is None:
+            raise ValueError("with tied=True every second sublayer reads through the compressor of "
+                             "the one before: give it that residual by follow(before)")
         return self.compressor(state)
+
+    def _direction(self, x: Tensor, context: Tensor, state: Tensor | None) -> Tensor:
+        return self.direction_head(_pooled(self.direction_pool, state, x))
+
+    def _gate_reads(self, context: Tensor, state: Tensor | None) -> Tensor:
+        return _pooled(self.beta_pool, state, context)
 
     def reduce(self, state: Tensor) -> Tensor:
         """(B, T, D, d_v) -> (B, T, D)."""
         return self.readout(state)
+
+
+def _pooled(pool: Pool | None, state: Tensor | None, without: Tensor) -> Tensor:
+    """Pool(X), or `without` where there is no pool."""
+    if pool is None:
+        return without
+    if state is None:
+        raise ValueError("a generator that pools the state needs it: coefficients(x, sublayer, "
+                         "state), or observe(state, sublayer)")
+    return pool(state)
 
 
 class TokenCompressor(nn.Module):

@@ -15,8 +15,8 @@ what the generator gives for a token. With pool="sequence" one operator serves a
 is 1 in what `coefficients` returns.
 """
 
-import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -25,11 +25,10 @@ from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number, require_option
 from geolab.operators.cayley import cayley_rank2, cayley_skew4, skew
-from geolab.operators.delta import unit_direction
-from geolab.operators.gate import gated_matrix, gated_mix, geodesic, midpoint_penalty
+from geolab.operators.gate import gated_mix, geodesic
 from geolab.operators.streams import stream_mix
-from geolab.penalties import add_penalty
 from geolab.residuals.base import Residual, Sublayer, between
+from geolab.residuals.gating import gated, penalise, plane_direction_gate, start_generator
 from geolab.residuals.pooling import Generator, pool
 
 
@@ -51,13 +50,13 @@ class _Series(Residual):
 
     Arguments:
         width: D, divisible by streams.
-        vectors, scalars: how many vectors of n numbers, and how many numbers besides, make up the
-            operator.
+        sizes: how many numbers each part of the operator has, in the generator's order.
         streams: n.
         pool: what position t generates from: "causal" (the mean so far), "token" (itself), or
             "sequence" (the mean of all, published; it reads the future).
-        hidden_ratio: D over the generator's hidden features. At 1 it has as many as the published
-            nets of u, v, β and k together, which have a ratio of 4 each.
+        hidden_ratio: D over the hidden features of a net. Published 4, for each net.
+        nets: "one" for all parts, or "separate" (published), one for each. At hidden_ratio 1 the
+            one net contains the published four nets.
         maps: the D × D maps P around F: "identity" at the start (the paper's intent), "published"
             (the code overwrites that with N(0, 0.02²), of gain 0.2 each), or "none", because linear
             maps of F stand on both sides already.
@@ -66,18 +65,19 @@ class _Series(Residual):
         before, after: P_pre and P_post, (D, D), or None for maps="none".
     """
 
-    def __init__(self, width: int, index: int = 0, count: int = 1, *, vectors: int, scalars: int,
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, sizes: Sequence[int],
                  streams: int = 4, pool: str = "causal", hidden_ratio: float = 4,
-                 maps: str = "identity", normalise: bool = False):
+                 nets: str = "one", maps: str = "identity", normalise: bool = False):
         super().__init__(width, index, count)
+        require_option("nets", nets, ("one", "separate"))
         require_option("maps", maps, ("identity", "published", "none"))
         _require_streams(width, streams)
         if not 0 < hidden_ratio <= width:
             raise ValueError(f"hidden_ratio must lie between 0 and width = {width}, "
                              f"got {hidden_ratio}")
         self.streams, self.leaks = streams, pool == "sequence"
-        self.generator = Generator(width, int(width / hidden_ratio), vectors * streams + scalars,
-                                   pool, normalise)
+        self.generator = Generator(width, int(width / hidden_ratio),
+                                   sum(sizes) if nets == "one" else sizes, pool, normalise)
         self.before = None if maps == "none" else _square(width, maps)
         self.after = None if maps == "none" else _square(width, maps)
 
@@ -103,7 +103,7 @@ class Cayley(_Series):
     The plane lies in the stream space, and its angle is less than π. u and v enter as a product:
     where both vanish, every gradient vanishes too. As published both start near zero.
 
-    Arguments: those of `_Series` except vectors and scalars, and
+    Arguments: those of `_Series` except sizes, and
         start: "plane" (biases put u and v on an orthonormal pair, at a small angle) or "published"
             (zero biases, so that the angle and its gradients nearly vanish).
         beta_init: β where the generator's weights give zero, for start="plane"; the angle is
@@ -114,7 +114,8 @@ class Cayley(_Series):
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4,
                  start: str = "plane", beta_init: float = 0.1, **options):
-        super().__init__(width, index, count, vectors=2, scalars=1, streams=streams, **options)
+        super().__init__(width, index, count, sizes=(streams, streams, 1), streams=streams,
+                         **options)
         start_generator(self.generator, streams, start, beta_init)
 
     def shortcut(self, state: Tensor) -> Tensor:
@@ -154,8 +155,9 @@ class Hybrid(_Series):
                  start: str = "plane", beta_init: float = 0.1, gate: str = "soft",
                  gate_bias: float = 3.0, gate_head: str = "generator",
                  penalty: float | None = None, **options):
-        super().__init__(width, index, count, vectors=3, streams=streams,
-                         scalars=2 if gate_head == "generator" else 1, **options)
+        sizes = (streams, streams, 1, streams, 1)
+        super().__init__(width, index, count, streams=streams,
+                         sizes=sizes if gate_head == "generator" else sizes[:-1], **options)
         require_option("gate", gate, ("soft", "hard"))
         require_option("gate_head", gate_head, ("generator", "linear"))
         start_generator(self.generator, streams, start, beta_init, gate_bias)
@@ -216,7 +218,8 @@ class Geodesic(_Series):
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4,
                  start: str = "plane", beta_init: float = 0.1, gate_bias: float = 3.0, **options):
-        super().__init__(width, index, count, vectors=3, scalars=2, streams=streams, **options)
+        super().__init__(width, index, count, sizes=(streams, streams, 1, streams, 1),
+                         streams=streams, **options)
         _require_streams(width, 2 * streams, "2 · streams")
         start_generator(self.generator, streams, start, beta_init, gate_bias)
 
@@ -235,7 +238,7 @@ class Exact(_Series):
     same six, and a saddle without gradient in each factor. W enters linearly: at W = 0 G is the
     identity and no gradient vanishes. The price: four streams only, and no reflection.
 
-    Arguments: those of `_Series` without streams, vectors, scalars and normalise; pool is "token"
+    Arguments: those of `_Series` without streams, sizes, nets and normalise; pool is "token"
     by default, and the generator layer-norms what it reads.
     """
 
@@ -243,7 +246,7 @@ class Exact(_Series):
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, pool: str = "token",
                  hidden_ratio: float = 4, maps: str = "identity"):
-        super().__init__(width, index, count, vectors=0, scalars=6, pool=pool,
+        super().__init__(width, index, count, sizes=(6,), pool=pool,
                          hidden_ratio=hidden_ratio, maps=maps, normalise=True)
 
     def coefficients(self, state: Tensor) -> OperatorCoefficients:
@@ -254,54 +257,7 @@ class Exact(_Series):
         return OperatorCoefficients(cayley_skew4(skew(w)))
 
 
-# ---------------------------------------------------------------- shared with the stream forms
-
-def plane_direction_gate(numbers: Tensor, streams: int) -> tuple[Tensor, ...]:
-    """u, v, β, k and γ out of a generator's numbers: 3n + 2, or more where k has more than n."""
-    reflected = numbers.shape[-1] - 2 * streams - 2
-    u, v, beta, k, gate = numbers.split([streams, streams, 1, reflected, 1], dim=-1)
-    return (u, v, F.softplus(beta.squeeze(-1)), unit_direction(k, eps=1e-12),
-            gate.squeeze(-1).sigmoid())
-
-
-def gated(rotation: Tensor, direction: Tensor, gate: Tensor, how: str) -> Tensor:
-    """γ Q + (1 − γ) H; for how="hard" Q where γ > ½ and H elsewhere, with the gradient of that."""
-    soft = gated_matrix(rotation, direction, gate)
-    if how == "soft":
-        return soft
-    with torch.no_grad():
-        hard = gated_matrix(rotation, direction, (gate > 0.5).to(gate.dtype))
-    return hard + (soft - soft.detach())
-
-
-def penalise(gate: Tensor, weight: float) -> None:
-    """Add weight · mean of 4γ(1 − γ) to the training loss; nothing at weight 0."""
-    if weight:
-        add_penalty(weight * midpoint_penalty(gate).mean())
-
-
-@torch.no_grad()
-def start_generator(generator: Generator, streams: int, start: str, beta_init: float,
-                    gate_bias: float | None = None, reflected: int | None = None) -> None:
-    """Set the biases of the last layer: u, v, β and, with a gate, k and γ.
-
-    The gate's weights become zero, so γ = σ(gate_bias). Where γ has a head of its own, k comes
-    last. k has n numbers, or `reflected` many.
-    """
-    require_option("start", start, ("plane", "published"))
-    require_number("beta_init", beta_init, 0, strict=True)
-    if gate_bias is not None:
-        require_number("gate_bias", gate_bias)
-    reflected, bias = reflected or streams, generator[-1].bias
-    if start == "plane":
-        bias[:2 * streams] = nn.init.orthogonal_(torch.empty(2, streams)).flatten()
-        bias[2 * streams] = math.log(math.expm1(beta_init))
-        if gate_bias is not None:
-            bias[2 * streams + 1:2 * streams + 1 + reflected] = unit_direction(
-                torch.randn(reflected))
-    if len(bias) == 2 * streams + 2 + reflected:
-        generator[-1].weight[-1], bias[-1] = 0.0, gate_bias
-
+# ---------------------------------------------------------------- maps and checks
 
 def _square(width: int, maps: str) -> Tensor:
     weight = nn.Linear(width, width, bias=False).weight

@@ -22,8 +22,9 @@ from torch import Tensor
 from geolab.checks import require_count, require_number, require_option
 from geolab.operators import blend, cayley_rank2, delta_shortcut, householder_matrix, widened
 from geolab.operators.streams import stream_mix, stream_mix_write, stream_read
-from geolab.residuals import emhc
 from geolab.residuals.base import Sublayer
+from geolab.residuals.emhc import OperatorCoefficients
+from geolab.residuals.gating import gated, penalise, plane_direction_gate, start_generator
 from geolab.residuals.pooling import Generator, small_linear
 from geolab.residuals.streams import Streams
 
@@ -36,6 +37,9 @@ class Stream(Streams):
     Arguments:
         width: D, of the sublayer and of each stream.
         hidden: features inside the generator.
+        ends: "copied" (the trunk has D features, the streams start as copies and leave as their
+            mean) or "split" (the published trunk has n D, and these are the streams).
+        router_reads: "state" (X) or "mixed" (the published G X).
         start: as in `Cayley`. The published code meant the generator's last layer to start at zero,
             where k has no direction, then overwrote all of it, including the gate's bias:
             "published" starts at γ = ½ whatever gate_bias says.
@@ -48,30 +52,35 @@ class Stream(Streams):
     def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4,
                  pool: str = "causal", hidden: int = 48, start: str = "plane",
                  beta_init: float = 0.1, gate: str = "soft", gate_bias: float = 3.0,
-                 penalty: float = 0.0):
+                 penalty: float = 0.0, ends: str = "copied", router_reads: str = "state"):
         super().__init__(width, index, count, streams=streams, fewest=2)
         require_count("hidden", hidden)
         require_number("penalty", penalty, 0)
         require_option("gate", gate, ("soft", "hard"))
+        require_option("ends", ends, ("copied", "split"))
+        require_option("router_reads", router_reads, ("state", "mixed"))
+        self.ends, self.router_reads = ends, router_reads
         self.gate, self.penalty, self.leaks = gate, penalty, pool == "sequence"
         self.generator = Generator(width * streams, hidden, 3 * streams + 2, pool, normalise=True)
         if start != "published":
-            emhc.start_generator(self.generator, streams, start, beta_init, gate_bias)
+            start_generator(self.generator, streams, start, beta_init, gate_bias)
         self.router = small_linear(width * streams, 2 * streams**2)
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         mix, _, _, gate, read, write = self.coefficients(state)
-        emhc.penalise(gate, self.penalty)
+        penalise(gate, self.penalty)
         heard = stream_read(state, stream_read(mix, read))  # aᵀ(G X) = (aᵀG) X
         return stream_mix_write(state, mix, write, sublayer(heard))
 
-    def coefficients(self, state: Tensor) -> emhc.OperatorCoefficients:
+    def coefficients(self, state: Tensor) -> OperatorCoefficients:
         flat = state.flatten(-2)
-        *plane, direction, gate = emhc.plane_direction_gate(self.generator(flat), self.streams)
+        *plane, direction, gate = plane_direction_gate(self.generator(flat), self.streams)
         rotation = cayley_rank2(*plane)
+        mix = gated(rotation, direction, gate, self.gate)
+        if self.router_reads == "mixed":
+            flat = stream_mix(state, mix).flatten(-2)
         read_write = routes(self.router(F.layer_norm(flat, flat.shape[-1:])), self.streams)
-        mix = emhc.gated(rotation, direction, gate, self.gate)
-        return emhc.OperatorCoefficients(mix, rotation, direction, gate, *read_write)
+        return OperatorCoefficients(mix, rotation, direction, gate, *read_write)
 
 
 class MixerCoefficients(NamedTuple):
@@ -95,44 +104,64 @@ class Mixer(Streams):
     """The blend of a rotation of the streams and a reflection of the whole state.
 
     The router is `Stream`'s. Generator and router read the token's own streams, flattened and
-    divided by their root mean square.
+    normed.
 
     Arguments:
         width: D, of the sublayer and of each stream.
         hidden: features inside the generator.
-        streams, gate_bias, start, beta_init, penalty: as for `Stream`.
+        norm: "rms" or "layer", without weights. The published code has either in one of its copies.
+        norm_eps: its guard; None is PyTorch's own. Published 1e-5.
+        streams, gate_bias, start, beta_init, penalty, ends, router_reads: as for `Stream`.
     """
 
     spectrum = "singular values from |2γ − 1| to 1"
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4,
                  hidden: int = 48, start: str = "plane", beta_init: float = 0.1,
-                 gate_bias: float = 3.0, penalty: float = 0.0):
+                 gate_bias: float = 3.0, penalty: float = 0.0, ends: str = "copied",
+                 router_reads: str = "state", norm: str = "rms", norm_eps: float | None = None):
         super().__init__(width, index, count, streams=streams, fewest=2)
         require_count("hidden", hidden)
         require_number("penalty", penalty, 0)
+        require_option("ends", ends, ("copied", "split"))
+        require_option("router_reads", router_reads, ("state", "mixed"))
+        require_option("norm", norm, ("rms", "layer"))
+        if norm_eps is not None:
+            require_number("norm_eps", norm_eps, 0, strict=True)
+        self.ends, self.router_reads, self.norm, self.norm_eps = ends, router_reads, norm, norm_eps
         size, self.penalty = width * streams, penalty
         self.generator = Generator(size, hidden, 2 * streams + size + 2, "token")
         if start != "published":
-            emhc.start_generator(self.generator, streams, start, beta_init, gate_bias, size)
+            start_generator(self.generator, streams, start, beta_init, gate_bias, size)
         self.router = small_linear(size, 2 * streams**2)
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         rotation, direction, gate, read, write = self.coefficients(state)
-        emhc.penalise(gate, self.penalty)
-        turned = stream_mix(state, rotation)
-        reflected = delta_shortcut(state.flatten(-2), direction, 2.0).view_as(state)
-        z = torch.lerp(reflected, turned, gate.to(state.dtype)[..., None, None])
+        penalise(gate, self.penalty)
+        z = blended(state, rotation, direction, gate)
         update = sublayer(stream_read(z, read))
         return z + write.to(z.dtype).unsqueeze(-1) * update.unsqueeze(-2)
 
     def coefficients(self, state: Tensor) -> MixerCoefficients:
+        normed = self._normed(state)
+        *plane, direction, gate = plane_direction_gate(self.generator(normed), self.streams)
+        operator = cayley_rank2(*plane), direction, gate
+        if self.router_reads == "mixed":
+            normed = self._normed(blended(state, *operator))
+        return MixerCoefficients(*operator, *routes(self.router(normed), self.streams))
+
+    def _normed(self, state: Tensor) -> Tensor:
         flat = state.flatten(-2)
-        normed = F.rms_norm(flat, flat.shape[-1:])
-        numbers, logits = self.generator(normed), self.router(normed)
-        *plane, direction, gate = emhc.plane_direction_gate(numbers, self.streams)
-        rotation, read_write = cayley_rank2(*plane), routes(logits, self.streams)
-        return MixerCoefficients(rotation, direction, gate, *read_write)
+        if self.norm == "layer":
+            return F.layer_norm(flat, flat.shape[-1:], eps=self.norm_eps or 1e-5)
+        return F.rms_norm(flat, flat.shape[-1:], eps=self.norm_eps)
+
+
+def blended(state: Tensor, rotation: Tensor, direction: Tensor, gate: Tensor) -> Tensor:
+    """γ (Q ⊗ I) X + (1 − γ) (I − 2 k kᵀ) X, (B, T, n, D), with k for all of X."""
+    turned = stream_mix(state, rotation)
+    reflected = delta_shortcut(state.flatten(-2), direction, 2.0).view_as(state)
+    return torch.lerp(reflected, turned, gate.to(state.dtype)[..., None, None])
 
 
 def routes(logits: Tensor, streams: int) -> tuple[Tensor, Tensor]:

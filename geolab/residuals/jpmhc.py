@@ -37,7 +37,11 @@ class JPmHC(Streams):
         ends: "scaled" enters by x ⊙ eᵢ and leaves by Σ rᵢ ⊙ xᵢ, both learned; "copied" enters by
             copies and leaves by their mean. The paper allows copying or a projection at the entry
             and a mean or a projection at the exit. A full projection would have n D² numbers at
-            each end, while n D numbers are enough to tell the streams apart.
+            each end, while n D numbers are enough to tell the streams apart. With "split" the trunk
+            is n D wide, as in E-MHC-Geo's code: what enters is the streams, and all of them leave.
+        norm: of what the generator reads, "layer" (with weight and bias) or "rms" (with neither; in
+            E-MHC-Geo's mixer for ARC).
+        write_scale: whether the writes have the learned factor s. E-MHC-Geo's code has none.
     Raises: ValueError for an unknown option, for "exact" with another number of streams than 4,
         for steps below 1, or for an alpha or a temperature that isn't positive.
     """
@@ -46,10 +50,13 @@ class JPmHC(Streams):
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4,
                  retraction: str = "iterated", steps: int = 2, alpha: float = 0.1,
-                 temperature: float = 1.0, ends: str = "scaled"):
+                 temperature: float = 1.0, ends: str = "scaled", norm: str = "layer",
+                 write_scale: bool = True):
         super().__init__(width, index, count, streams=streams, fewest=2)
         require_option("retraction", retraction, ("iterated", "exact"))
-        require_option("ends", ends, ("scaled", "copied"))
+        require_option("ends", ends, ("scaled", "copied", "split"))
+        require_option("norm", norm, ("layer", "rms"))
+        require_option("write_scale", write_scale, (True, False))
         if retraction == "exact" and streams != 4:
             raise ValueError("retraction='exact' is a closed form for 4 streams, got streams = "
                              f"{streams}; 'iterated' takes any number")
@@ -58,11 +65,12 @@ class JPmHC(Streams):
         require_number("temperature", temperature, 0, strict=True)
         self.retraction, self.steps, self.alpha = retraction, steps, alpha
         self.temperature, self.ends = temperature, ends
-        self.norm = nn.LayerNorm(streams * width)
+        self.norm = nn.LayerNorm(streams * width) if norm == "layer" else nn.RMSNorm(
+            streams * width, eps=1e-5, elementwise_affine=False)
         self.generate = nn.Linear(streams * width, 3 * streams**2)
         nn.init.zeros_(self.generate.weight)
         nn.init.zeros_(self.generate.bias)
-        self.scale = nn.Parameter(torch.ones(1))
+        self.scale = nn.Parameter(torch.ones(1)) if write_scale else 1.0
         if ends == "scaled" and self.first:
             apart = torch.randn(streams, width)
             self.entry = nn.Parameter(1 + apart - apart.mean(0))
@@ -70,7 +78,7 @@ class JPmHC(Streams):
             self.exit = nn.Parameter(torch.full((streams, width), 1 / streams))
 
     def expand(self, x: Tensor) -> Tensor:
-        return super().expand(x) if self.ends == "copied" else x.unsqueeze(-2) * self.entry
+        return x.unsqueeze(-2) * self.entry if self.ends == "scaled" else super().expand(x)
 
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         logits = widened(self.generate(self.norm(state.flatten(-2))))
@@ -85,4 +93,4 @@ class JPmHC(Streams):
         return cayley_iterated(w, steps=self.steps, alpha=self.alpha, start="shifted")
 
     def reduce(self, state: Tensor) -> Tensor:
-        return super().reduce(state) if self.ends == "copied" else (state * self.exit).sum(-2)
+        return (state * self.exit).sum(-2) if self.ends == "scaled" else super().reduce(state)

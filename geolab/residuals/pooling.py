@@ -6,6 +6,8 @@ their output at t depends on inputs after t. A residual that pools like this say
 Legend: B batch, T positions, D features.
 """
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -62,14 +64,41 @@ class Hidden(nn.Module):
 class Generator(nn.Sequential):
     """Pool, Linear, GELU, Linear: one pair of maps for all numbers of an operator.
 
-    Arguments as for `Hidden`. The maps may run under autocast; the result is float32 at least.
+    The maps may run under autocast; the result is float32 at least.
+
+    Arguments: as for `Hidden`, and
+        outputs: how many numbers it gives; or several such counts, for nets side by side that share
+            nothing, with `hidden` features each.
     """
 
-    def __init__(self, inputs: int, hidden: int, outputs: int, pool: str, normalise: bool = False):
-        super().__init__(Hidden(inputs, hidden, pool, normalise), small_linear(hidden, outputs))
+    def __init__(self, inputs: int, hidden: int, outputs: int | Sequence[int], pool: str,
+                 normalise: bool = False):
+        if isinstance(outputs, int):
+            super().__init__(Hidden(inputs, hidden, pool, normalise), small_linear(hidden, outputs))
+        else:
+            super().__init__(Hidden(inputs, len(outputs) * hidden, pool, normalise),
+                             BlockDiagonal(hidden, outputs))
 
     def forward(self, x: Tensor) -> Tensor:
         return widened(super().forward(x))
+
+
+class BlockDiagonal(nn.Module):
+    """Linear maps side by side, started like `small_linear`: (..., blocks · inputs) -> (..., sum).
+
+    Arguments:
+        inputs: features that each block reads.
+        outputs: how many numbers each block gives.
+    """
+
+    def __init__(self, inputs: int, outputs: Sequence[int]):
+        super().__init__()
+        self.outputs = tuple(outputs)
+        self.weight = nn.Parameter(0.02 * torch.randn(sum(outputs), inputs))
+        self.bias = nn.Parameter(torch.zeros(sum(outputs)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, torch.block_diag(*self.weight.split(self.outputs)), self.bias)
 
 
 def small_linear(inputs: int, outputs: int) -> nn.Linear:

@@ -28,7 +28,8 @@ class StreamCoefficients(NamedTuple):
 class Streams(Residual):
     """State (B, T, n, D): copies of x at the entry, their mean at the exit.
 
-    A subclass gives the coefficients.
+    A subclass gives the coefficients. With `ends` = "split" the trunk is as wide as all streams: x
+    has n D features, which are the streams, and all of them leave.
 
     Arguments:
         width: D, of the sublayer and of every stream.
@@ -37,13 +38,21 @@ class Streams(Residual):
     Raises: ValueError for fewer streams than that.
     """
 
+    ends = "copied"
+
     def __init__(self, width: int, index: int, count: int, *, streams: int, fewest: int = 1):
         super().__init__(width, index, count)
         require_count("streams", streams, fewest)
         self.streams = streams
 
+    @property
+    def outer(self) -> int:
+        return self.streams * self.width if self.ends == "split" else self.width
+
     def expand(self, x: Tensor) -> Tensor:
-        """(B, T, D) -> (B, T, n, D)."""
+        """(B, T, D), or (B, T, n D) where it is split, -> (B, T, n, D)."""
+        if self.ends == "split":
+            return x.unflatten(-1, (self.streams, -1))
         return x.unsqueeze(-2).repeat_interleave(self.streams, dim=-2)
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
@@ -55,5 +64,5 @@ class Streams(Residual):
         """a, b and H at a state (B, T, n, D)."""
 
     def reduce(self, state: Tensor) -> Tensor:
-        """(B, T, n, D) -> (B, T, D)."""
-        return state.mean(-2)
+        """(B, T, n, D) -> (B, T, D), or (B, T, n D) where it was split."""
+        return state.flatten(-2) if self.ends == "split" else state.mean(-2)

@@ -10,7 +10,7 @@ Where a paper's words and its code disagree, these follow the code that made its
 over the whole sequence, which lets a model read the future, is among what they keep.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from geolab.models import TokenModel, Transformer, TransformerConfig
 from geolab.training import Budget
@@ -61,20 +61,47 @@ EMHC = {
     "emhc-mhc": _emhc(9, "benchmark-mhc", 1.838e6),
     "emhc-jpmhc": _emhc(
         7, "benchmark-jpmhc", 1.771e6, trunk_width=512,
-        remark="The source's input and output maps, positions and last norm are 512 wide, ours "
-               "128."),
+        remark="The book's runs: the trunk is 128 wide outside the streams, and learned ends and a "
+               "scale of the writes stand at the streams. emhc-jpmhc-published has 512 and "
+               "neither."),
     "emhc-hybrid": _emhc(
         6, "emhc-hybrid", 1.788e6, pool="sequence", hidden_ratio=1, maps="published",
         start="published", gate_bias=0.0, gate_head="linear", penalty=0.1,
-        remark="One generator of 128 hidden features stands for the source's nets of 32 for u, v, "
-               "β and k."),
+        remark="The book's runs: one net of 128 hidden features generates u, v, β and k. Where its "
+               "last layer is block-diagonal it is emhc-hybrid-published, which has four nets of "
+               "32."),
 }
 
 EMHC_STREAM = Configuration(
     "E-MHC-Geo", "public code, stream variant", EMHC["emhc-hybrid"].backbone, "emhc-stream",
     {"pool": "sequence", "hidden": 48, "start": "published"},
-    remark="No number of parameters is printed. The source's input and output maps, positions and "
-           "last norm are 512 wide, ours 128.")
+    remark="No number of parameters is printed. The trunk is 128 wide outside the streams, and the "
+           "router reads the streams before the operator. emhc-stream-published has 512, and its "
+           "router reads them after.")
+
+# The public models where the book's runs have another one
+EMHC_PUBLISHED = {
+    "emhc-jpmhc-published": _emhc(7, "benchmark-jpmhc", 1.771e6, trunk_width=512, ends="split",
+                                  write_scale=False),
+    "emhc-hybrid-published": _emhc(
+        6, "emhc-hybrid", 1.788e6, **EMHC["emhc-hybrid"].options
+        | {"nets": "separate", "hidden_ratio": 4}),
+    "emhc-stream-published": replace(
+        EMHC_STREAM, options=EMHC_STREAM.options | {"ends": "split", "router_reads": "mixed"},
+        remark="No number of parameters is printed. The weights and biases of the norms before "
+               "generator and router are part of the linear maps that follow."),
+}
+
+# The mixers for ARC: a residual around sublayers without a norm in front. The public code has them
+# twice, with an RMS norm where its puzzles are trained, and with a layer norm in src/arc_agi.
+ARC_JPMHC = {"ends": "split", "write_scale": False}
+ARC_HYBRID = {"ends": "split", "router_reads": "mixed", "start": "published", "penalty": 0.1}
+EMHC_MIXERS: dict[str, tuple[str, dict]] = {
+    "arc-jpmhc": ("jpmhc", ARC_JPMHC | {"norm": "rms"}),
+    "arc-jpmhc-layer-norm": ("jpmhc", ARC_JPMHC),
+    "arc-hybrid": ("emhc-mixer", ARC_HYBRID | {"norm_eps": 1e-5}),
+    "arc-hybrid-layer-norm": ("emhc-mixer", ARC_HYBRID | {"norm": "layer"}),
+}
 
 EMHC_BUDGET = Budget(steps=2000, batch=64, lr=1e-3, lr_end=0.1, warmup=100, weight_decay=0.1,
                      clip=1.0, evaluate_every=100)
@@ -83,7 +110,9 @@ EMHC_SEEDS = (42, 123, 456)
 # ---------------------------------------------------------------- DDL, table 4
 
 PUBLISHED_KERNELS = {"kernel_init": "published"}
-DDL_VARIANTS: dict[str, tuple[str, dict]] = {  # the first version's names, as its code has them
+# The first version's names, with the kernels that its code starts from, as the book trains them: β
+# has a norm of its own, and each sublayer a compressor of its own
+DDL_VARIANTS: dict[str, tuple[str, dict]] = {
     "additive": ("additive", {}),
     "delta": ("delta", {}),
     "delta-matrix": ("delta-matrix", PUBLISHED_KERNELS),
@@ -92,6 +121,12 @@ DDL_VARIANTS: dict[str, tuple[str, dict]] = {  # the first version's names, as i
     "delta-matrix-cc-ec": ("delta-matrix", PUBLISHED_KERNELS | {"compress": "channel-conv",
                                                                 "expand": "conv"}),
 }
+# What the public code has instead, by residual: β reads through the sublayer's norm, weight
+# included, and the two sublayers of a block share a compressor
+DDL_CODE = {"additive": {}, "delta": {"context": "sublayer"},
+            "delta-matrix": {"context": "sublayer", "tied": True}}
+DDL_PUBLISHED = {name: (residual, options | DDL_CODE[residual])
+                 for name, (residual, options) in DDL_VARIANTS.items()}
 DDL_CONTROLS = {  # the controls of d_v = 4 that the paper lacks
     "write-only": {"erase": False},
     "additive-matrix": {"erase": False, "normalize": False, "beta_fixed": 1.0},
@@ -99,11 +134,8 @@ DDL_CONTROLS = {  # the controls of d_v = 4 that the paper lacks
 }
 # width, layers, heads, parameters
 DDL_SIZES = {"small": (768, 12, 6, 124e6), "medium": (1024, 24, 8, 353e6)}
-DDL_REMARKS = {
-    "delta": "The norm that β reads through has eps 1e-5 in the source, here the dtype's own; "
-             "norm_eps=1e-5 is the source's.",
-    "delta-matrix": "The source shares one compressor between the two sublayers of a block.",
-}
+DDL_REMARK = ("The paper trains with μP. The code then multiplies the logits by 1024/D, an option "
+              "that is off by default, and here.")
 DDL_TRAINING = {  # the end of the cosine isn't stated
     "steps": 100_000, "batch": 480, "length": 1024, "lr": 1e-3, "warmup": 2000,
     "weight_decay": 0.1, "clip": 1.0,
@@ -112,11 +144,11 @@ DDL_TRAINING = {  # the end of the cosine isn't stated
 DDL = {f"ddl-{size}-{name}": Configuration(
     "DDL", "table 4",
     TransformerConfig.ddl(width=width, layers=layers, heads=heads, max_length=1024),
-    residual, options, parameters, vocabulary=50304, remark=DDL_REMARKS.get(residual, ""))
+    residual, options, parameters, vocabulary=50304, remark=DDL_REMARK)
     for size, (width, layers, heads, parameters) in DDL_SIZES.items()
-    for name, (residual, options) in DDL_VARIANTS.items()}
+    for name, (residual, options) in DDL_PUBLISHED.items()}
 
-CONFIGURATIONS: dict[str, Configuration] = EMHC | DDL
+CONFIGURATIONS: dict[str, Configuration] = EMHC | EMHC_PUBLISHED | DDL
 
 # ---------------------------------------------------------------- MGT, section 4
 

@@ -279,6 +279,16 @@ def test_the_tied_embedding_learns_as_input_and_as_output():
     assert (model.embedding.weight.grad.abs().amax(-1) > 0).all()
 
 
+def test_an_untied_token_model_writes_with_a_map_of_its_own():
+    torch.manual_seed(0)
+    model = TokenModel(Transformer(small("ddl")), 2000, tied=False)
+    tokens = torch.randint(2000, (2, 5), generator=generator())
+    h = model.trunk(model.embedding(tokens))
+    assert torch.equal(model(tokens), h @ model.output.weight.T + model.output.bias)
+    assert 0.95 < model.embedding.weight.std() < 1.05    # as PyTorch makes it
+    assert TokenModel(Transformer(small("ddl")), 11).output is None
+
+
 def test_continuous_model_reads_and_writes_linearly():
     model = continuous(small("ddl"))
     inside = vectors() @ model.read.weight.T + model.read.bias
@@ -318,6 +328,26 @@ def test_a_sequence_may_be_as_long_as_max_length_and_no_longer(backbone):
     assert trunk(torch.randn(1, 16, 16)).shape == (1, 16, 16)
     with pytest.raises(ValueError, match="sequence of 17 positions is longer than max_length = 16"):
         trunk(torch.randn(1, 17, 16))
+
+
+@pytest.mark.parametrize("residual", ["benchmark-jpmhc", "emhc-stream", "emhc-mixer"])
+@every_config
+def test_a_trunk_may_be_as_wide_as_all_streams(backbone, residual):
+    trunk = Transformer(small(backbone), residual, ends="split")
+    assert trunk.width == 64 and trunk(torch.randn(2, 5, 64)).shape == (2, 5, 64)
+    assert trunk.norm.weight.shape == (64,)
+    assert backbone == "ddl" or trunk.position.shape == (1, 16, 64)
+    assert all(layer.norm.weight.shape == (16,) for layer in trunk.layers)
+    assert ContinuousModel(trunk, 6)(torch.randn(2, 5, 6)).shape == (2, 5, 6)
+    assert PointModel(trunk, 6, 3)(torch.randn(2, 5, 6)).shape == (2, 5, 3)
+    assert TokenModel(trunk, 11)(tokens()).shape == (3, 7, 11)
+    with pytest.raises(ValueError, match="^input must have 64 features"):
+        trunk(torch.randn(2, 5, 16))
+
+
+def test_a_split_trunk_may_have_its_norms_after_the_residuals():
+    trunk = Transformer(small("benchmark", norm_at="post"), "emhc-stream", ends="split")
+    assert trunk(torch.randn(2, 5, 64)).shape == (2, 5, 64)
 
 
 def test_an_input_of_another_width_is_refused():

@@ -1,3 +1,4 @@
+import math
 import pickle
 from functools import partial
 
@@ -16,7 +17,7 @@ from geolab.models import (
     TokenModel,
     path_graph,
 )
-from geolab.models.geometric import load_balance, make_step, top_k_weights
+from geolab.models.geometric import PLACES, load_balance, make_step, sinusoids, top_k_weights
 from geolab.probes import future_influence, influence
 
 CLOSE = dict(rtol=0, atol=1e-12)
@@ -134,6 +135,34 @@ def test_the_feed_forward_network_may_have_gelu():
     assert (relu(x) - step(x)).abs().max() > 1e-2
 
 
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_rounds_of_messages_follow_each_other_before_the_norm(depth):
+    torch.manual_seed(0)
+    step, x = make_step("G", config(depth=depth)).double().eval(), vectors()
+    rounds, h = [step.f.passing, *step.f.later], x
+    for passing in rounds:
+        h = passing(h, path_graph(LENGTH, typed=False))
+    assert len(rounds) == depth
+    assert_close(step(x), layer_norm(h), **CLOSE)
+    reads = influence(step, x) > 0
+    distance = torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)
+    assert (reads == (distance.abs() <= depth)).all()
+
+
+@pytest.mark.parametrize("letters", ["G", "F", "AFC", "GFA"])
+def test_a_kind_may_be_the_letters_of_its_steps(letters):
+    model, x = build(letters), vectors()
+    expected = x
+    for block in model.blocks:
+        assert "".join(block.steps) == letters
+        for step in block.steps.values():
+            expected = step(expected)
+    assert_close(model(x), expected, **CLOSE)
+    assert model.leaks == (letters != "F") == (future_influence(model, x) > 0)
+    if "G" in letters:
+        assert_close(model(x, path_graph(LENGTH, typed=False)), model(x), rtol=0, atol=0)
+
+
 @every_kind
 def test_post_ln_ends_with_a_norm_of_its_own_where_that_is_asked_for(kind):
     model, plain, x = build(kind, final_norm=True), build(kind), vectors()
@@ -173,6 +202,17 @@ def test_parameters_count(kind, a_block):
         assert sum(p.numel() for p in model.parameters()) == 2 * a_block(D, H) + extra
 
 
+def test_sinusoidal_positions_are_added():
+    waves, plain, x = build("transformer", positions="sinusoidal"), build("transformer"), vectors()
+    position = torch.zeros(LENGTH, WIDTH, dtype=torch.float64)
+    for t in range(LENGTH):
+        for i in range(WIDTH // 2):
+            angle = t / 10000 ** (2 * i / WIDTH)
+            position[t, 2 * i], position[t, 2 * i + 1] = math.sin(angle), math.cos(angle)
+    assert_close(waves(x), plain(x + position), **CLOSE)
+    assert sinusoids(x[..., :5]).shape == (LENGTH, 5)
+
+
 def test_learned_positions_are_added_and_none_are_the_default():
     learned, plain, x = build("lite", positions="learned", max_length=9), build("lite"), vectors()
     plain.load_state_dict(learned.state_dict(), strict=False)
@@ -210,6 +250,16 @@ def test_causal_token_models_read_no_future_token(kind):
 def test_as_published_it_reads_the_future_and_says_so(kind, norm_at):
     model = build(kind, norm_at=norm_at)
     assert future_influence(model, vectors()) > 1e-4 and model.leaks
+
+
+@every_kind
+def test_attention_may_be_masked_by_itself(kind):
+    model, distance = build(kind, masked=True), torch.arange(LENGTH) - torch.arange(LENGTH)[:, None]
+    reads = influence(model, vectors()) > 0
+    ahead = len(model.blocks) if kind in ("lite", "full") else 0
+    assert (reads == (distance <= ahead)).all() and model.leaks == (ahead > 0)
+    causal = build(kind, causal=True)
+    assert torch.equal(build(kind, causal=True, masked=True)(vectors()), causal(vectors()))
 
 
 @pytest.mark.parametrize("letter", "CG")
@@ -348,10 +398,32 @@ def test_dropout_acts_in_training_alone(kind):
 
 def test_attention_drops_weights_too_and_not_its_output_alone():
     attention, x = build("transformer", dropout=0.5).blocks[0].steps["A"].f, vectors()
-    attention.dropout.p = 0.0
     assert torch.equal(attention(x), attention(x))
     attention.train()
     assert not torch.equal(attention(x), attention(x))
+
+
+ACTS = {"A": {"weights", "A"}, "C": {"C"}, "F": {"hidden", "F"}, "G": {"G"}, "M": {"M"},
+        "X": {"weights", "X"}}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("letter", ACTS)
+def test_dropout_acts_at_its_places_alone(letter, place):
+    torch.manual_seed(0)
+    step = make_step(letter, config(dropout=0.5, dropout_at=(place,))).double().train()
+    read = (vectors(), vectors(seed=1)) if letter == "X" else (vectors(),)
+    assert torch.equal(step(*read), step(*read)) == (place not in ACTS[letter])
+
+
+@every_norm
+def test_what_a_step_adds_is_what_dropout_acts_on(norm_at):
+    torch.manual_seed(0)
+    step, x = make_step("C", config(norm_at=norm_at)).double(), vectors()
+    step.dropout = torch.nn.Threshold(0.0, 7.0)   # in its place: 7 for all that isn't above 0
+    f = step.f(x if norm_at == "post" else layer_norm(x))
+    added = torch.where(f > 0, f, 7.0)
+    assert_close(step(x), layer_norm(x + added) if norm_at == "post" else x + added, **CLOSE)
 
 
 def test_it_is_a_trunk_for_vectors_and_tokens():
@@ -373,7 +445,9 @@ def test_it_is_a_trunk_for_vectors_and_tokens():
     ({"layers": 1.5}, r"layers must be a whole number, got 1\.5"),
     ({"norm_at": "both"}, "norm_at must be one of 'post', 'pre', got 'both'"),
     ({"activation": "tanh"}, "activation must be one of 'relu', 'gelu', got 'tanh'"),
-    ({"positions": "rope"}, "positions must be one of 'none', 'learned', got 'rope'"),
+    ({"positions": "rope"}, "positions must be one of 'none', 'learned', 'sinusoidal', got 'rope'"),
+    ({"dropout_at": ("A", "B")}, "dropout_at must be one of 'weights', .*, 'X', got 'B'"),
+    ({"depth": 0}, "depth must be at least 1, got 0"),
 ])
 def test_it_refuses_a_bad_configuration(changes, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
@@ -384,6 +458,9 @@ def test_it_refuses_a_kind_that_it_does_not_know():
     for make in (GeometricTransformer, GeometricDecoder):
         with pytest.raises(ValueError, match="kind must be one of 'transformer', .*, got 'heavy'"):
             build("heavy", make)
+    for kind in ("", "AA", "AX", "Af"):
+        with pytest.raises(ValueError, match=f"kind must be one of .*, got '{kind}'"):
+            build(kind)
 
 
 def test_it_refuses_inputs_that_do_not_fit():

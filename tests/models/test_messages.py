@@ -1,3 +1,4 @@
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -95,6 +96,14 @@ def test_a_vertex_that_nobody_writes_to_stays_as_it_is():
         assert changed.tolist() == [False, True, True, False, False, False]
 
 
+def test_domains_are_kept_and_nobody_reads_them():
+    graph = path_graph(LENGTH)
+    named = replace(graph, domains=torch.arange(graph.edges.shape[1]))
+    assert torch.equal(passing()(vectors(), named), passing()(vectors(), graph))
+    assert torch.equal(named.to(torch.device("cpu")).domains, named.domains)
+    assert named.to(torch.device("meta")).domains.is_meta and graph.domains is None
+
+
 def test_relations_tell_edges_apart():
     edges, h, layer = torch.tensor([[0], [1]]), vectors(), passing()
     a, b = (layer(h, RelationGraph(edges, torch.tensor([r]))) for r in (0, 1))
@@ -189,6 +198,8 @@ def test_it_refuses_another_width():
      r"edges must be int64 of shape \(2, any\), got torch.float32 of shape \(2, 1\)"),
     ((EDGE, ZERO, EDGE),
      r"triangles must be int64 of shape \(3, any\), got torch.int64 of shape \(2, 1\)"),
+    ((EDGE, ZERO, None, False, torch.tensor([0.0])),
+     r"domains must be int64 of shape \(1,\), got torch.float32 of shape \(1,\)"),
     ((EDGE, torch.tensor([0, 0])),
      r"relations must be int64 of shape \(1,\), got torch.int64 of shape \(2,\)"),
     ((EDGE.flip(0), ZERO, None, True),

@@ -148,17 +148,17 @@ def test_series_forward_is_the_equation_written_out(name, how):
 
 
 @every_pool
+@pytest.mark.parametrize("reads", ["state", "mixed"])
 @pytest.mark.parametrize("name", ["stream", "stream-hard"])
-def test_stream_forward_is_the_equation_written_out(name, how):
-    residual, mix, x = make(name, lively=True, pool=how), sublayer(), some_state(name)
+def test_stream_forward_is_the_equation_written_out(name, how, reads):
+    residual, mix = make(name, lively=True, pool=how, router_reads=reads), sublayer()
+    x = some_state(name)
     step = residual(x, mix)
-    flat = x.flatten(-2)
-    numbers = raw_numbers(residual, flat, how, normalise=True)
-    normed = layer_norm(flat)
-    logits = normed @ residual.router.weight.T + residual.router.bias
+    numbers = raw_numbers(residual, x.flatten(-2), how, normalise=True)
     for b, t in itertools.product(range(2), range(5)):
         g = mixed_by_hand(name, x[b, t], numbers[b, t])
-        pre, post = logits[b, t].view(2, N, N)
+        normed = layer_norm((g if reads == "mixed" else x[b, t]).flatten())
+        pre, post = (residual.router.weight @ normed + residual.router.bias).view(2, N, N)
         y = mix((pre.softmax(dim=1) @ g).mean(0))
         assert_close(step[b, t], g + post.softmax(dim=0) @ y.expand(N, -1), **CLOSE)
 
@@ -490,6 +490,59 @@ def test_the_default_gate_is_the_generators():
         "generator.1.bias"]
 
 
+# ---------------------------------------------------------------- one net, or one for each part
+
+@every_pool
+@pytest.mark.parametrize("name, options", [("cayley", {}), ("hybrid", {}), ("geodesic", {}),
+                                           ("hybrid", {"gate_head": "linear"})])
+def test_separate_nets_are_one_net_whose_last_layer_is_block_diagonal(name, options, how):
+    separate = make(name, lively=True, nets="separate", hidden_ratio=8, pool=how, **options)
+    sizes = separate.generator[-1].outputs
+    assert sizes == (N, N, 1, N, 1)[:len(sizes)]
+    one = make(name, hidden_ratio=WIDTH / (2 * len(sizes)), pool=how, **options)
+    weights = separate.state_dict()
+    weights["generator.1.weight"] = torch.block_diag(*weights["generator.1.weight"].split(sizes))
+    one.load_state_dict(weights)
+    x, mix = some_state(name), sublayer()
+    assert_close(separate(x, mix), one(x, mix), **CLOSE)
+    assert (separate(x, torch.zeros_like) - x).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("start", ["plane", "published"])
+def test_separate_nets_start_as_one_net_does(start):
+    one, separate = (make("hybrid", width=128, nets=nets, start=start)
+                     for nets in ("one", "separate"))
+    for part in separate.generator[0].down, separate.generator[1]:
+        assert part.weight[:-1].std().item() == pytest.approx(0.02, rel=0.2)
+    x = torch.randn(1, 3, 128, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    close = dict(rtol=0, atol=1e-2)
+    assert_close(angle(separate.coefficients(x).rotation), angle(one.coefficients(x).rotation),
+                 **close)
+    assert_close(separate.coefficients(x).gate, one.coefficients(x).gate, **CLOSE)
+
+
+@every_pool
+def test_what_another_part_s_net_finds_is_not_read(how):
+    residual, x = make("hybrid", lively=True, nets="separate", pool=how), some_state("hybrid")
+    before = residual.coefficients(x)
+    hidden = WIDTH // 4
+    with torch.no_grad():
+        residual.generator[0].down.weight[3 * hidden:4 * hidden].normal_()   # of k
+    after = residual.coefficients(x)
+    assert torch.equal(before.rotation, after.rotation) and torch.equal(before.gate, after.gate)
+    assert (before.direction - after.direction).abs().max() > 0.1
+
+
+# ---------------------------------------------------------------- a trunk as wide as the streams
+
+def test_a_split_stream_takes_and_gives_all_streams():
+    residual, x = make("stream", lively=True, ends="split"), some_state("stream")
+    flat = x.flatten(-2)
+    assert residual.outer == N * WIDTH and torch.equal(residual.expand(flat), x)
+    assert torch.equal(residual.reduce(x), flat)
+    assert_close(residual(x, sublayer()), make("stream", lively=True)(x, sublayer()), **CLOSE)
+
+
 # ---------------------------------------------------------------- training
 
 @every_residual
@@ -634,6 +687,10 @@ def test_the_fused_generator_s_blocks_are_within_one_percent_of_the_published_on
     (Stream, 16, {"gate_bias": -math.inf}, "gate_bias must be a finite number, got -inf"),
     (Hybrid, 16, {"penalty": -1}, "penalty must be at least 0, got -1"),
     (Stream, 16, {"penalty": -1}, "penalty must be at least 0, got -1"),
+    (Cayley, 16, {"nets": "two"}, "nets must be one of 'one', 'separate', got 'two'"),
+    (Stream, 16, {"ends": "scaled"}, "ends must be one of 'copied', 'split', got 'scaled'"),
+    (Stream, 16, {"router_reads": "x"},
+     "router_reads must be one of 'state', 'mixed', got 'x'"),
     (Hybrid, 16, {"gate_head": "mlp"}, "gate_head must be one of 'generator', 'linear', got 'mlp'"),
     (Stream, 16, {"hidden": 0}, "hidden must be at least 1, got 0"),
     (Stream, 16, {"hidden": -1}, "hidden must be at least 1, got -1"),

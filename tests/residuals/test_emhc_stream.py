@@ -33,15 +33,24 @@ def sublayer(x):
     return torch.tanh(x.flip(-1))
 
 
-def test_forward_is_the_equation_written_out():
-    residual, x = make(lively=True), some_state()
+@pytest.mark.parametrize("options", [
+    {}, {"norm_eps": 0.1}, {"norm": "layer"}, {"norm": "layer", "norm_eps": 0.1},
+    {"router_reads": "mixed"}, {"router_reads": "mixed", "norm": "layer"}], ids=str)
+def test_forward_is_the_equation_written_out(options):
+    residual, x = make(lively=True, **options), some_state()
+    layer = residual.norm == "layer"
+    eps = options.get("norm_eps", 1e-5 if layer else torch.finfo(torch.float64).eps)
+
+    def norm(flat):
+        flat = flat - flat.mean() if layer else flat
+        return flat / (flat.square().mean() + eps).sqrt()
+
     step = residual(x, sublayer)
     for b in range(2):
         for t in range(T):
             flat = x[b, t].flatten()
-            normed = flat / (flat.square().mean() + torch.finfo(torch.float64).eps).sqrt()
             down, up = residual.generator[0].down, residual.generator[1]
-            inner = down.weight @ normed + down.bias
+            inner = down.weight @ norm(flat) + down.bias
             r = up.weight @ (inner * (1 + torch.erf(inner / math.sqrt(2))) / 2) + up.bias
             u, v, beta, k, gate = r[:4], r[4:8], r[8], r[9:-1], r[-1]
             half = torch.log1p(beta.exp()) / 2 * (torch.outer(u, v) - torch.outer(v, u))
@@ -49,9 +58,18 @@ def test_forward_is_the_equation_written_out():
             rotation, k = torch.linalg.solve(one + half, one - half), k / k.norm()
             gate = 1 / (1 + (-gate).exp())
             z = gate * rotation @ x[b, t] + (1 - gate) * (flat - 2 * (k @ flat) * k).view(N, WIDTH)
-            pre, post = (residual.router.weight @ normed + residual.router.bias).view(2, N, N)
+            read = z.flatten() if residual.router_reads == "mixed" else flat
+            logits = residual.router.weight @ norm(read) + residual.router.bias
+            pre, post = logits.view(2, N, N)
             y = sublayer((pre.softmax(dim=1) @ z).mean(0))
             assert_close(step[b, t], z + post.softmax(dim=0) @ y.expand(N, -1), **CLOSE)
+
+
+def test_a_split_state_is_all_that_the_trunk_holds():
+    residual, x = make(ends="split"), some_state()
+    flat = x.flatten(-2)
+    assert residual.outer == N * WIDTH and torch.equal(residual.expand(flat), x)
+    assert torch.equal(residual.reduce(x), flat)
 
 
 def test_no_position_reads_another():
@@ -102,6 +120,10 @@ def test_a_penalty_is_the_mean_of_4_gate_1_minus_gate():
     ({"streams": 1}, "streams must be at least 2, got 1"),
     ({"hidden": 0}, "hidden must be at least 1, got 0"),
     ({"penalty": -1.0}, "penalty must be at least 0, got -1.0"),
+    ({"ends": "scaled"}, "ends must be one of 'copied', 'split', got 'scaled'"),
+    ({"router_reads": "x"}, "router_reads must be one of 'state', 'mixed', got 'x'"),
+    ({"norm": "batch"}, "norm must be one of 'rms', 'layer', got 'batch'"),
+    ({"norm_eps": 0.0}, "norm_eps must be positive, got 0.0"),
     ({"start": "zero"}, "start must be one of 'plane', 'published', got 'zero'"),
 ])
 def test_a_bad_option_is_named(options, message):

@@ -21,7 +21,11 @@ def by_hand(residual, x, mix):
     """One token, n streams: the paper's equations in numpy; the exact retraction by a solve."""
     n, w = len(x), {name: p.detach().numpy() for name, p in residual.named_parameters()}
     flat = x.reshape(-1)
-    normed = w["norm.weight"] * (flat - flat.mean()) / np.sqrt(flat.var() + 1e-5) + w["norm.bias"]
+    if "norm.weight" in w:
+        flat = (flat - flat.mean()) / np.sqrt(flat.var() + 1e-5)
+        normed = w["norm.weight"] * flat + w["norm.bias"]
+    else:
+        normed = flat / np.sqrt(np.mean(flat**2) + 1e-5)
     read, write, res = (w["generate.weight"] @ normed + w["generate.bias"]).reshape(3, n, n)
     skew, eye, alpha = res - res.T, np.eye(n), residual.alpha
     if residual.retraction == "exact":
@@ -33,12 +37,13 @@ def by_hand(residual, x, mix):
     h_pre = softmax(read / residual.temperature, 1)
     h_post = softmax(write / residual.temperature, 0)
     h = mix(torch.from_numpy((h_pre @ x).mean(0))).detach().numpy()
-    return y @ x + w["scale"] * np.outer(h_post.sum(1), h)
+    return y @ x + w.get("scale", 1.0) * np.outer(h_post.sum(1), h)
 
 
 @pytest.mark.parametrize("options",
                          [{}, {"streams": 3, "steps": 4, "alpha": 0.5, "temperature": 2.0},
-                          {"retraction": "exact"}, {"retraction": "exact", "alpha": 3.0}])
+                          {"retraction": "exact"}, {"retraction": "exact", "alpha": 3.0},
+                          {"norm": "rms"}, {"ends": "split", "write_scale": False}])
 def test_forward_is_the_equation_written_out(options):
     residual = shaken(JPmHC(WIDTH, 2, 6, **options).double())
     mix, x = sublayer(), vectors(2, 5, residual.streams, WIDTH)
@@ -138,6 +143,20 @@ def test_only_the_first_and_the_last_residual_have_ends():
                  **CLOSE)
 
 
+def test_split_ends_take_and_give_all_streams():
+    residual, x = JPmHC(WIDTH, ends="split").double(), vectors(2, 5, STREAMS * WIDTH)
+    assert residual.outer == STREAMS * WIDTH and JPmHC(WIDTH).outer == WIDTH
+    assert torch.equal(residual.expand(x), x.unflatten(-1, (STREAMS, WIDTH)))
+    assert torch.equal(residual.reduce(residual.expand(x)), x)
+    assert not {"entry", "exit"} & dict(residual.named_parameters()).keys()
+
+
+def test_without_the_scale_and_the_norms_weights_only_the_generator_is_left():
+    residual = JPmHC(WIDTH, ends="split", norm="rms", write_scale=False)
+    assert [name for name, _ in residual.named_parameters()] == ["generate.weight",
+                                                                 "generate.bias"]
+
+
 @every_retraction
 def test_it_stays_causal_when_trained(retraction):
     assert future_influence(shaken(networks("jpmhc", retraction=retraction)[0]),
@@ -147,7 +166,9 @@ def test_it_stays_causal_when_trained(retraction):
 @pytest.mark.parametrize("options, message", [
     ({"streams": 1}, "streams must be at least 2, got 1"),
     ({"retraction": "cayley"}, "retraction must be one of 'iterated', 'exact', got 'cayley'"),
-    ({"ends": "linear"}, "ends must be one of 'scaled', 'copied', got 'linear'"),
+    ({"ends": "linear"}, "ends must be one of 'scaled', 'copied', 'split', got 'linear'"),
+    ({"norm": "batch"}, "norm must be one of 'layer', 'rms', got 'batch'"),
+    ({"write_scale": 2}, "write_scale must be one of True, False, got 2"),
     ({"retraction": "exact", "streams": 3},
      "retraction='exact' is a closed form for 4 streams, got streams = 3; .*"),
     ({"steps": 0}, "steps must be at least 1, got 0"),

@@ -67,7 +67,7 @@ def test_an_unknown_name_lists_the_known_ones():
     ("delta", "compress", "^residual 'delta' has no option 'compress'; "),
     # what it gives its base class itself is no option
     ("delta", "channels", "^residual 'delta' has no option 'channels'; "),
-    ("emhc-cayley", "scalars", "has no option 'scalars'; its options: (?!.*scalars)"),
+    ("emhc-cayley", "sizes", "has no option 'sizes'; its options: (?!.*sizes)"),
     ("benchmark-jpmhc", "gamma", "options: streams, retraction"),
     ("additive", "gamma", "^residual 'additive' has no option 'gamma'; its options: none$"),
     (Additive, "gamma", "^residual 'Additive' has no option 'gamma'"),

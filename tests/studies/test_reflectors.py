@@ -140,7 +140,8 @@ def test_stream_hybrid_by_hand():
     model, x = StreamHybridReflector(8).double(), inputs(8)
     y, identity = model(x), torch.eye(4, dtype=torch.float64)
     for i in range(20):
-        r = model.generator(x[i])
+        centred = x[i] - x[i].mean()
+        r = model.generator(centred / (centred.square().mean() + 1e-5).sqrt())
         u, v, k = r[:4], r[4:8], r[9:17] / r[9:17].norm()
         m = torch.log1p(r[8].exp()) / 2 * (torch.outer(u, v) - torch.outer(v, u))
         turned = (torch.linalg.solve(identity + m, identity - m) @ x[i].view(4, 2)).flatten()

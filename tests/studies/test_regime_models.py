@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -117,6 +119,18 @@ def test_the_last_step_adds_a_convolution_of_the_state_or_of_the_hint(name):
     assert_close(model(tokens()), model.output(C.norm(h + mixed)), **CLOSE)
 
 
+def test_a_regime_can_be_given_with_another_temperature_or_share():
+    warm = build(replace(REGIMES["GT-PredictiveHint"], temperature=4.0))
+    h = warm.embedding(tokens())
+    expected = (warm.output(h) / 4).softmax(-1) @ warm.embedding.weight
+    assert_close(warm.hint(h), expected, **CLOSE)
+    assert (warm.hint(h) - build("GT-PredictiveHint").hint(h)).abs().max() > 1e-3
+    base, half = build("AR-Base"), build(replace(REGIMES["AR+FutureHint"], next_share=0.5))
+    base.output = half.output = nn.Identity()
+    h = base(tokens())
+    assert_close(half(tokens())[:, :-1], h[:, :-1] + h[:, 1:] / 2, **CLOSE)
+
+
 def test_the_feed_forward_of_a_geometric_block_is_gelu():
     F = build("GT-CausalGeom").blocks[0].steps["F"]
     x = torch.linspace(-2, 2, 32, dtype=torch.float64).reshape(2, 16)
@@ -162,6 +176,8 @@ def test_an_unknown_name_lists_the_known_ones():
 
 
 def test_it_refuses_what_does_not_fit():
+    with pytest.raises(ValueError, match="temperature must be above 0, got 0"):
+        replace(REGIMES["AR-Base"], temperature=0)
     with pytest.raises(ValueError, match="heads must divide width, got width 16 and heads 3"):
         build("AR-Base", heads=3)
     with pytest.raises(ValueError, match="sequence of 10 positions is longer than max_length = 9"):

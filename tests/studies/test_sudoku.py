@@ -60,7 +60,8 @@ def test_the_notebooks_blocks_have_its_options_and_its_one_rate():
         trunk = arm.build().trunk
         assert isinstance(trunk.blocks[0].steps["F"].f[1], torch.nn.GELU)
         assert isinstance(trunk.norm, torch.nn.LayerNorm) and trunk.config.norm_at == "post"
-        assert (trunk.config.dropout, trunk.config.alpha) == (0.0, 1.0)
+        assert (trunk.config.dropout, trunk.config.dropout_at) == (0.1, tuple("ACF"))
+        assert trunk.config.alpha == 1.0
         rates = {arm.budget.learning_rate(step) for step in (0, 100, arm.budget.steps - 1)}
         assert rates == {1e-3} and not arm.protocol.searches
     assert [arm.task.givens for arm in arms] == [n for n in sudoku.GIVENS for _ in range(4)]

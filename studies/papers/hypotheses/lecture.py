@@ -92,6 +92,15 @@ HYPOTHESES = [
     table("gt-table-cech", "GT", "table on WikiText-103, Čech",
           "GT-Lite, Pre-LN, has a smaller Čech residual than the Transformer.",
           claim=less("GT-Lite, pre-LN", "Transformer, pre-LN", measured("Čech")), unit="residual"),
+    *[table(f"gt-table-{name}", "GT", f"table on WikiText-103, {shown}",
+            f"GT-Lite, Pre-LN, has a smaller {shown} than the Transformer.", unit=unit,
+            claim=less("GT-Lite, pre-LN", "Transformer, pre-LN", measured(key)))
+      for name, key, shown, unit in (("dirichlet", "Dirichlet", "Dirichlet energy", "energy"),
+                                     ("h1", "H₁", "persistence in H₁", "persistence"))],
+    table("gt-wikitext", "GT", "table on WikiText-103",
+          "The table's order holds on WikiText-103 itself.", study="", part="",
+          remark="The corpus is not here, and the slides state neither width, tokens, steps nor "
+                 "masks."),
     grid("gt-sudoku", "GT", "Sudoku", "GT-Lite solves more blanks than the Transformer.",
          claim=more("GT-Lite", "Transformer", BLANKS),
          remark="The Transformer has no positions: all its blank cells get the same answer."),
@@ -131,6 +140,14 @@ HYPOTHESES = [
     moons("gt-moons-swap", BOOK, "control of the penalty",
           "A diagram that holds for the task helps the pointwise model.",
           claim=gain("Pointwise, moons swap", "Pointwise", beats="nearest mean")),
+    moons("gt-moons-energy", "GT", "two moons",
+          "On two moons, too, the energy follows what training does.", study="", part="",
+          remark="The slide shows a picture without numbers. The moons here are for "
+                 "classification, and no run of them measures an energy."),
+    blocks("gt-simplices", "GT", "geometric transport",
+           "Messages over a simplicial complex enforce consistency on overlaps.",
+           remark="No listing has a simplex above an edge, and triangles, the library's option, "
+                  "are trained nowhere."),
     words("gt-regimes-hint", "GT", "the regimes",
           "The predictive hint has a lower loss on text than the causal geometry.",
           claim=gain("GT-PredictiveHint", "GT-CausalGeom"),
@@ -152,6 +169,16 @@ HYPOTHESES = [
                "17_semigroup",
                remark="The lecture states no sizes, weights or numbers. Chapter 17 has networks in "
                       "one dimension, at one untuned rate."),
+    Hypothesis("gt-seq2seq", "GT", "slide on alignment, the observations",
+               "Jacobians commute more nearly in sequence-to-sequence models and residual MLPs, "
+               "too.",
+               "13_alignment",
+               remark="The decoder of listing 2 is built and probed for causality, and trained "
+                      "nowhere: the lecture states no task for it."),
+    Hypothesis("gt-stability", "GT", "slide on commutator energy",
+               "Training is more stable where sub-operators are more compatible.", "13_alignment",
+               remark="No measure of stability is stated. Chapter 13 prints the rank correlation "
+                      "of energy and loss."),
     Hypothesis("gt-interference", "GT", "slide on interference",
                "The energy tracks the interference of gradients.", "13_alignment",
                remark="Chapter 13 prints the rank correlation over all pairs: its interval holds "

@@ -8,6 +8,7 @@ from studies.verdict import Claim, log_loss, measured
 
 RANK, SLOPE = measured("decay", "last"), measured("decay", "slope")
 CENTRED = measured("decay, centred", "last")
+RISE = measured("decay", "largest rise")
 gain = partial(verdict.gain, beats="bigram")
 row = partial(Hypothesis, chapter="11_mgt")
 ablation = partial(row, study="mgt_ablation", part="text", unit="nats per byte")
@@ -33,6 +34,16 @@ HYPOTHESES = [
          "MGT's rank stays above 0.5: here, after 24 blocks.",
          claim=Claim({"MGT (Full)": 1}, above=0.5, quantity=RANK), unit="effective rank",
          remark="The paper speaks of 100 blocks. A shift of the mean alone moves the number."),
+    rank("mgt-monotonic", "MGT", "H1, experiment 1",
+         "The standard model's rank falls at every block: its largest rise is a factor below 1.",
+         claim=Claim({"Standard": -1}, above=-1, quantity=RISE), unit="minus the largest factor"),
+    rank("mgt-monotonic-post", "MGT", "H1, experiment 1", "So does that of the post-norm control.",
+         claim=Claim({"Standard, post-LN": -1}, above=-1, quantity=RISE),
+         unit="minus the largest factor"),
+    rank("mgt-ratio", "MGT", "experiment 1, ρ",
+         "MGT keeps a larger share of its first block's rank than the standard model.",
+         claim=Claim({"MGT (Full)": 1, "Standard": -1}, quantity=measured("decay", "ratio")),
+         unit="ratio of ranks"),
     rank("mgt-rank", "MGT", "experiment 1", "MGT ends with a higher rank than the standard model.",
          claim=Claim({"MGT (Full)": 1, "Standard": -1}, quantity=RANK), unit="effective rank"),
     rank("mgt-rank-centred", BOOK, "control of experiment 1",
@@ -121,6 +132,15 @@ HYPOTHESES = [
         "At equal width and depth MGT models language better.", study="headline", part="text",
         claim=gain("mgt", "additive"), unit="nats per byte",
         remark="A million weights, where the paper has 75."),
+    row("mgt-essential", "MGT", "abstract",
+        "A constraint together with erasure is essential beyond present depths.",
+        remark="DeepNet, which the paper cites, reports 1000 layers with neither."),
+    row("mgt-converges", "MGT", "experiment 4",
+        "MGT needs fewer epochs to a target perplexity.", remark="No target is named."),
+    row("mgt-spread", "MGT", "experiments 4 and 5",
+        "MGT's losses vary less over seeds.",
+        remark="The rule here compares means. Sixteen seeds give a ratio of two variances to "
+               "within a factor of 2.9."),
     row("mgt-beta", "MGT", "experiment 3",
         "Deep layers of a model with 100 blocks learn negative β, early ones positive.",
         remark="Without an offset the sign of β is a convention: no run can decide it."),

@@ -39,6 +39,18 @@ HYPOTHESES = [
         remark="Chapter 4 has a large gain that still learns: unbounded is not yet unstable."),
     row("jpmhc-arc", "JPmHC", "table 3", "On ARC-AGI-1 Cayley mixing solves more than Sinkhorn's.",
         remark="That takes eight GPUs of 2025."),
+    row("survey-overflow", "Survey", "§2.2",
+        "Overflow ended the training of hyper-connections after 12 000 steps.",
+        chapter="04_hyper_connections",
+        remark="mHC's paper reports a surge of the loss there, and scores after training."),
+    row("survey-moe", "Survey", "§6.2", "Mixed streams act as a small mixture of experts.",
+        remark="An analogy: all streams share one sublayer, so there are no experts to choose "
+               "from. No comparison is named."),
+    row("survey-fusion", "Survey", "§6.3",
+        "An operator that can't be fused can't be used in large training.",
+        chapter="20_roofline",
+        remark="No size is named. Chapter 20 says from which width an unfused residual costs "
+               "how much."),
     row("survey-lanes", "Survey", "§2.1", "Streams specialise, as lanes do.",
         remark="No measure of it is stated."),
     row("survey-routing", "Survey", "§5.3",

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from studies.papers.parity.dropout import dropout_by_rule
+
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
@@ -49,7 +51,8 @@ class Fixture:
             training mode.
         inputs: what the model is called with, in order.
         output: in evaluation mode.
-        training_output: in training mode; the same where the model has no dropout.
+        training_output: in training mode, with `dropout_by_rule`; the same where the model has no
+            dropout.
         cotangent: like output.
     """
 
@@ -104,7 +107,8 @@ def agreement(public: Public) -> Agreement:
     _require_all(public, model, ours)
     with torch.no_grad():
         output = torch.func.functional_call(model.eval(), ours, tuple(inputs))
-    trained = torch.func.functional_call(model.train(), ours, tuple(inputs))
+    with dropout_by_rule():
+        trained = torch.func.functional_call(model.train(), ours, tuple(inputs))
     (trained * fixture.cotangent).sum().backward()
     found = {name: leaf.grad for name, leaf in leaves.items()}
     found |= {f"input {i}": x.grad for i, x in enumerate(inputs) if x.is_floating_point()}

@@ -1,7 +1,7 @@
 """The reported numbers of Deep Delta Learning: the first version, and the revision of 2026.
 
-The revision renames: the first version's d_v = 4, CC, EC and CC-EC are its TC without EC, CC
-without EC, TC and CC. The names here are the first version's. Each model was trained once.
+The revision is the PDF of the public repository. It renames the models, and the names here are the
+first version's. Each model was trained once.
 """
 
 from studies.papers.tables.table import Table, grid
@@ -9,8 +9,11 @@ from studies.papers.tables.table import Table, grid
 TASKS = "ARC-C, ARC-E, HellaSwag, OpenBookQA, PIQA, SciQ, Social IQA, WinoGrande, average"
 TEXT = "the paper's text"
 REVISED = "the revised version of the paper, with the names of the first"
-SPEED = ("thousand tokens per second, and GB; some rows use Triton kernels and others don't, so "
-         "rows aren't comparable with each other")
+SPEED = ("millions; thousand tokens per second; GB, and over the additive model's; some rows use "
+         "Triton kernels and others don't, so rows aren't comparable with each other")
+COSTS = "parameters, training, inference, peak memory, memory factor"
+# the first version's name -> the revision's, whose bare DDL is its DDL-CC
+RENAMED = {"d_v = 4": "DDL-TC w/o EC", "CC": "DDL-CC w/o EC", "EC": "DDL-TC", "CC-EC": "DDL-CC"}
 
 
 def scores(number: str, rows: dict[str, str], origin: str = TEXT) -> Table:
@@ -41,10 +44,16 @@ TABLES = {
         grid("small, medium", {
             "additive": "17.3616 13.5356", "d_v = 1": "17.2562 13.5161",
             "d_v = 4": "17.0381 13.3654", "EC": "16.9438 13.3370", "CC": "16.9811 13.1834"})),
+    "ddl-table-2-revised": scores("table 2 of the revision, medium, 1-shot, CC-EC", {
+        "CC-EC": "34.39 65.57 48.92 36.00 69.48 90.50 40.53 55.72 55.14"}, REVISED),
     "ddl-table-3-revised": Table(
-        "DDL", "validation loss, CC-EC", REVISED, "nats per token",
+        "DDL", "table 3 of the revision, validation loss, CC-EC", REVISED, "nats per token",
         grid("small, medium", {
             "CC-EC": "2.8329 2.5758"})),
+    "ddl-table-3-perplexity-revised": Table(
+        "DDL", "table 3 of the revision, perplexity, CC-EC", REVISED, "perplexity",
+        grid("small, medium", {
+            "CC-EC": "16.9947 13.1420"})),
     "ddl-table-4": Table(
         "DDL", "table 4", TEXT, "parameters in millions; features",
         grid("parameters, layers, heads, head width, width", {
@@ -62,19 +71,18 @@ TABLES = {
         "d_v = 4": "32.08 58.38 48.08 35.80 69.42 79.90 39.92 54.14 52.22",
         "CC": "32.08 61.74 49.12 34.80 69.53 80.20 40.43 55.17 52.88",
         "EC": "33.02 59.68 48.00 36.80 68.77 81.00 39.82 55.88 52.87"}),
-    "ddl-averages-revised": Table(
-        "DDL", "averages, medium, CC-EC", REVISED, "per cent correct",
-        grid("1-shot, 0-shot", {
-            "CC-EC": "55.14 52.85"})),
+    "ddl-table-8-revised": scores("table 8 of the revision, medium, 0-shot, CC-EC", {
+        "CC-EC": "32.59 59.55 49.01 36.00 69.70 82.30 39.82 53.83 52.85"}, REVISED),
     "ddl-efficiency-small": Table(
-        "DDL", "efficiency, small", REVISED, SPEED,
-        grid("training, inference, peak memory", {
-            "additive": "1509.6 1826.1 2.94",
-            "d_v = 1": "1330.8 1605.8 2.94", "d_v = 4": "673.2 688.8 3.84",
-            "CC": "1019.8 1043.0 3.47", "EC": "783.5 865.1 3.38", "CC-EC": "1158.0 1220.7 3.08"})),
+        "DDL", "table 4 of the revision, efficiency, small", REVISED, SPEED,
+        grid(COSTS, {
+            "additive": "123 1509.6 1826.1 2.94 1.00", "d_v = 1": "123 1330.8 1605.8 2.94 1.00",
+            "d_v = 4": "123 673.2 688.8 3.84 1.31", "CC": "123 1019.8 1043.0 3.47 1.18",
+            "EC": "123 783.5 865.1 3.38 1.15", "CC-EC": "123 1158.0 1220.7 3.08 1.05"})),
     "ddl-efficiency-medium": Table(
-        "DDL", "efficiency, medium", REVISED, SPEED,
-        grid("training, peak memory", {
-            "additive": "537.1 7.06", "d_v = 4": "239.7 7.68", "CC": "358.5 7.45",
-            "EC": "282.9 7.40", "CC-EC": "422.3 7.20"})),
+        "DDL", "table 5 of the revision, efficiency, medium", REVISED, SPEED,
+        grid(COSTS, {
+            "additive": "353 537.1 531.5 7.06 1.00", "d_v = 4": "354 239.7 234.6 7.68 1.09",
+            "CC": "353 358.5 337.7 7.45 1.06", "EC": "354 282.9 291.1 7.40 1.05",
+            "CC-EC": "353 422.3 400.5 7.20 1.02"})),
 }

@@ -134,8 +134,9 @@ TABLES = {
             "single": "1.20e-5 1.16e-5 9.83e-3 5.45e-6 1.16e-6",
             "multi": "3.40e-6 3.64e-6 1.81e-3 1.68e-6 1.29e-6"})),
     "emhc-table-12-early": table(
-        "near π, earlier than table 12", NOTES, MSE,
+        "near π, earlier than table 12", f"{NOTES}; the JPmHC of its first, different form", MSE,
         grid(MODELS, {
+            "single": "1.20e-5 1.16e-5 9.83e-3 1.70e-6 1.16e-6",
             "multi": "4.93e-6 4.85e-6 1.55e-2 1.32e-6 1.51e-6"})),
     "emhc-table-18": table(
         "table 18",
@@ -157,6 +158,23 @@ TABLES = {
         "deviation of the predictions' norm from 1",
         grid("GPT, DDL, mHC, E-MHC-Geo", {
             "3 February 2026": ".657 .600 .642 .001"})),
+    "emhc-figure-training-start": table(
+        "figure of training curves, start", f"{FIGURES}; seed 42, at step 0",
+        "norm of the gradient before clipping",
+        grid(MODELS, {
+            "gyroscope": "2.1 5.8 2.1 7.4 2200", "stability": ".64 2.3 .88 2.7 500"})),
+    "emhc-figure-training-gradient": table(
+        "figure of training curves, E-MHC-Geo",
+        f"{FIGURES}; seed 42. A moving average of the values at steps 0, 50, 100 and so on, in "
+        "which the newest weighs ¼ and which starts at the first one",
+        "norm of the gradient before clipping, by step",
+        grid("0, 500, 1000, 1500, 1950", {
+            "gyroscope": "2200 125 7.2 .43 .052", "stability": "500 28.8 1.64 .099 .0102"})),
+    "emhc-figure-training-plateau": table(
+        "figure of training curves, plateau of E-MHC-Geo", f"{FIGURES}; seed 42",
+        "MSE, and the steps of the plateau",
+        grid("MSE, from, to", {
+            "gyroscope": ".061 200 400", "stability": ".016 300 500"})),
     "emhc-efficiency": table(
         "efficiency", f"{NOTES}; the hardware isn't clear",
         "milliseconds per forward pass, and MB",

@@ -5,9 +5,9 @@ from studies.papers.tables.table import Table, grid
 TABLES = {
     "gt-wikitext-103": Table(
         "GT", "WikiText-103, L = 4",
-        "the lecture's slides; one run each. Width, tokens, steps and masks aren't given, and the "
-        "listed blocks see the future, so the losses of the first six rows may not be next-token "
-        "losses",
+        "the lecture's slides; one run each. What the slides call PostLNRes is post-LN here, as "
+        "the listings print it. Width, tokens, steps and masks aren't given, and the listed blocks "
+        "see the future, so the losses of the first six rows may not be next-token losses",
         "cross-entropy in nats, perplexity, share correct, Čech and Dirichlet energy, total "
         "persistence and bars of H₁",
         grid("cross-entropy, perplexity, accuracy, Čech, Dirichlet, H₁, bars", {

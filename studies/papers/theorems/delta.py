@@ -37,4 +37,28 @@ THEOREMS = [
             "The code convolves with padding and pools with a shared read vector: the same family "
             "if and only if its placement matrix is invertible, as it is at the start. The "
             "gradients differ."),
+    Theorem("DDL", "eq. 2.7",
+            "β = 2σ(·) lies in (0, 2), and the ends are limits.",
+            DELTA_TRANSFORMER, "ddl-gate-start", "holds"),
+    Theorem("DDL", "section 4.1, precision",
+            "The RMS norm with a fixed scale, applied outside of dot products, improves the "
+            "precision in low-precision training.",
+            DELTA_TRANSFORMER, "ddl-precision", "holds with a correction",
+            "What gains is the norm in float32. An L2 norm in float32 is as exact: where √d is a "
+            "power of two, in every digit."),
+    Theorem("DDL", "appendix B.2, logits",
+            "The gate's logits are computed in fp32 for stability.",
+            DELTA_TRANSFORMER, "ddl-precision", "holds with a correction",
+            "The public code casts the logit after a product in the lower precision. Its rounding "
+            "moves β by at most 2⁻⁸ in bfloat16; the cast saves a second rounding of that size."),
+    Theorem("DDL", "public kernels, guard",
+            "With ε√d as guard, the fused kernel replaces the RMS norm by an L2 norm.",
+            DELTA_TRANSFORMER, "ddl-guard", "holds with a correction",
+            "The RMS norm that it replaces has the guard ε²/d, which needs ε. The kernel's guard "
+            "is √d times the paper's."),
+    Theorem("Survey", "section 4.2, gradients",
+            "As d − 1 eigenvalues are 1, gradients flow without loss through most dimensions.",
+            DELTA_TRANSFORMER, "ddl-block-jacobian", "fails as stated",
+            "So it is with frozen k, v and β. The block's Jacobian has three more terms, and in "
+            "the chapter's networks no eigenvalue at 1."),
 ]

@@ -5,6 +5,7 @@ from studies.papers.theorems.theorem import Theorem
 ROOFLINE = "20_roofline"
 STREAMS = "22_streams_kernel"
 COST = "24_cost"
+AUDIT = "19_audit"
 
 THEOREMS = [
     Theorem("mHC", "table 2",
@@ -31,4 +32,25 @@ THEOREMS = [
             "numbers are least near L_r = √(nL/(n + 2)).",
             COST, "cost-recompute", "holds",
             "L counts sublayers, and F's outputs, which are kept, come on top."),
+    Theorem("Survey", "section 3.3, fusion",
+            "Fusing the iterations into one kernel saves the traffic of intermediate results, "
+            "which is what makes mHC slow.",
+            ROOFLINE, "kernel-floors", "holds with a correction",
+            "It saves them: the kernel moves n² numbers in and n² out. Beside the streams these "
+            "are few, and what a fused projection saves is launches. TileLang isn't DeepSeek's "
+            "own."),
+    Theorem("Survey", "section 3.3, overhead",
+            "mHC costs 6.7 % more training time.",
+            ROOFLINE, "kernel-overhead", "measured",
+            "Quoted from mHC's paper, for n = 4 and 27 billion parameters."),
+    Theorem("Survey", "section 5.2, table",
+            "HC costs much, mHC less, DDL little.",
+            AUDIT, "audit-cost-order", "fails as stated",
+            "mHC does all that HC does, and projects. DDL costs little with one channel; with as "
+            "many channels as lanes it moves as many bytes as HC."),
+    Theorem("Survey", "section 6.3",
+            "The rank-1 update suits tensor cores extremely well.",
+            ROOFLINE, "kernel-rank-one", "fails as stated",
+            "It does less than one operation per byte in bfloat16, where the units' balance is "
+            "206."),
 ]

@@ -23,6 +23,12 @@ THEOREMS = [
             "Δ(x) = J(x) x holds for maps homogeneous of degree 1, such as ReLU networks without "
             "biases. A Pre-LN sublayer has degree 0: there J x = 0, and the formula gives 0 "
             "whatever R is."),
+    Theorem("GT", "mean-field assumption",
+            "In the large-width limit branches are small relative to x, which makes the energy "
+            "scale.",
+            ORDER, "commutator-gaussian", "fails as stated",
+            "At the usual scaling the entries of both have a size that doesn't depend on the "
+            "width, and the expected commutator tends to a constant."),
     Theorem("GT", "smoothing",
             "A smoothing operator C in the block lowers E(A, F), E(A, C) and E(C, F).",
             ORDER, "smoothing-blind", "fails as stated",
@@ -45,6 +51,30 @@ THEOREMS = [
             "For Gaussian Jacobians with correlation ρ the expected commutator is proportional to "
             "1 − ρ²: it falls when the covariance grows. In general it decides nothing: matrices "
             "with a common eigenbasis commute, with covariance 0."),
+    Theorem("GT", "alignment, off-diagonal terms",
+            "Alignment reduces the variance of off-diagonal terms of the Jacobians.",
+            ALIGNMENT, "alignment-off-diagonal", "holds with a correction",
+            "In the eigenbasis of the other Jacobian: there the expected commutator is "
+            "proportional to that variance."),
+    Theorem("GT", "geometric transport",
+            "Jacobians that act along shared subspaces mismatch less.",
+            ALIGNMENT, "alignment-off-diagonal", "holds with a correction",
+            "It counts whether one mixes the eigenvectors of the other. In a shared subspace "
+            "layers can interfere most, and layers that share nothing commute."),
+    Theorem("GT", "recap, simplicial objects",
+            "Δ has the maps that never fall as arrows, and simplicial objects are contravariant "
+            "functors on it.",
+            FAMILY, "gt-simplicial", "holds"),
+    Theorem("GT", "recap, GAIA",
+            "The Geometric Transformer is a GAIA architecture, one of simplicial objects.",
+            FAMILY, "gt-simplicial", "holds with a correction",
+            "Its printed messages use source and target of edges, which satisfy no identity: every "
+            "directed graph will do. No listing has a triangle, a degeneracy or a horn."),
+    Theorem("GT", "recap, training",
+            "The model is trained by diagrammatic backpropagation.",
+            FAMILY, "gt-mismatch", "holds",
+            "The ordinary gradient of a loss with a penalty; in the public notebook its weight is "
+            "0."),
     Theorem("GT", "Sudoku notebook",
             "The vectors of three cells of a unit should agree (a penalty, off by default, "
             "suggested at 0.05).",
@@ -55,6 +85,25 @@ THEOREMS = [
     Theorem("GT", "diagram (b)",
             "An augmentation that factors through the prefix leaves the model strictly causal.",
             REGIMES, "admissible-causal", "holds"),
+    Theorem("GT", "three classes",
+            "Strict causal, augmented context and non-causal are three classes of models.",
+            REGIMES, "causal-classes", "holds with a correction",
+            "Of wirings. As functions the last two are the same: every map reads an augmentation."),
+    Theorem("GT", "model zoo",
+            "AR-Base, GT-CausalGeom and GT-CausalSelfHint are strictly causal; AR+FutureHint and "
+            "GT-AugGeom are not.",
+            REGIMES, "admissible-causal", "holds"),
+    Theorem("GT", "the last lecture",
+            "It compared a non-causal GT with a causal Transformer.",
+            REGIMES, "convolution-leaks", "holds",
+            "We take this for the notebook of week 1. Its attention is masked; its convolution, "
+            "padded on both sides, reads one position ahead per block. The notebook doesn't say "
+            "so."),
+    Theorem("GT", "listing 2",
+            "A causal mask makes the decoder block predict from the prefix.",
+            REGIMES, "convolution-leaks", "fails as stated",
+            "The mask is on attention. The convolution beside it reads one position ahead per "
+            "block."),
     Theorem("GT", "GT-PredictiveHint",
             "Its detached prediction can still carry information of the future (lecture 9 of the "
             "same course).",
@@ -68,4 +117,10 @@ THEOREMS = [
             "The flow of an equation with unique solutions composes exactly. Posterior means "
             "compose where they are affine, as for a Gaussian, and never for two bumps. A "
             "stochastic sampler composes in distribution only."),
+    Theorem("GT", "M.2, standard training",
+            "Standard DDPM training asks for no composition, and its dynamics typically don't "
+            "compose.",
+            SEMIGROUP, "diffusion-semigroup", "holds with a correction",
+            "The loss asks for none. Whether the result composes depends on the arrow: the flow "
+            "does, posterior means of two bumps never do."),
 ]

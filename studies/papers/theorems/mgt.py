@@ -33,4 +33,14 @@ THEOREMS = [
             "Each adds 2 L d². Together that is 33 % of a standard block's 12 d², and 25 % of the "
             "enlarged model. The stated size of about 50 million does not fit d = 512, L = 24, "
             "whose blocks have 75.5 million."),
+    Theorem("MGT", "section 3.5.3, direction and magnitude",
+            "mHC controls the direction of the update, DDL its magnitude and sign.",
+            MGT_BLOCK, "mgt-direction", "fails as stated",
+            "A rate per feature, which the algorithm has, turns the update, and a gate shortens "
+            "it. With one rate per token the second half holds."),
+    Theorem("MGT", "table 1, drift",
+            "Erasure without the gate may drift; with the gate the geometry is stable.",
+            MGT_BLOCK, "mgt-drift", "fails as stated",
+            "Read as the size of the state, since no manifold is named: rates αβ between 0 and 2 "
+            "bound it at every depth, and a gate does not."),
 ]

@@ -66,6 +66,46 @@ THEOREMS = [
             "JPmHC's mixer is orthogonal to within 1e-3.",
             CAYLEY, "cayley-iteration-defect", "holds with a correction",
             "For small generators: α‖W‖ ≤ 0.25."),
+    Theorem("E-MHC-Geo", "sections 1 and 6.1",
+            "Since a Cayley transform has no eigenvalue −1, negation needs a reflection branch and "
+            "a gate.",
+            CAYLEY, "cayley-scaled", "fails as stated",
+            "The transform times a fixed diagonal of signs (Helfrich et al. 2018) is every "
+            "orthogonal matrix, reflections and −I included, with no entry of M above 1 and "
+            "nothing to blend."),
+    Theorem("E-MHC-Geo", "section 2, on Helfrich et al.",
+            "In earlier Cayley networks the rotation planes are fixed at initialisation.",
+            CAYLEY, "cayley-scaled", "holds with a correction",
+            "They don't depend on the input, and they are trained. What is fixed is the diagonal "
+            "of signs, which the paper doesn't mention."),
+    Theorem("E-MHC-Geo", "appendix B.1",
+            "Exact negation must use the Householder branch.",
+            CAYLEY, "cayley-scaled", "fails as stated",
+            "−I is I times signs. A single reflection isn't −I, and four quarter turns are."),
+    Theorem("E-MHC-Geo", "eq. 10",
+            "The gradient reaches the generators through Q by the chain rule; all operations are "
+            "differentiable.",
+            CAYLEY, "cayley-gradient", "holds",
+            "The transform at most doubles it. It vanishes at u = v = 0, and shrinks for large s."),
+    Theorem("E-MHC-Geo", "section 9.9, the solve",
+            "The main cost is a matrix solve, n³ in the number of streams, negligible for four.",
+            CAYLEY, "cayley-cost", "holds",
+            "The rank-2 operator needs no solve: applied in closed form it takes 8 n d "
+            "operations."),
+    Theorem("E-MHC-Geo", "section 10.2, scale",
+            "With many streams the solve may become a bottleneck that needs a truncated Neumann "
+            "series.",
+            CAYLEY, "cayley-cost", "fails as stated",
+            "The closed form grows like n. JPmHC's two steps are that series, and cost n³ each."),
+    Theorem("E-MHC-Geo", "table 4, eigenvalue 1",
+            "The Cayley rotation always has the eigenvalue 1.",
+            CAYLEY, "cayley-plane", "holds",
+            "n − 2 times for the rank-2 generator and n ≥ 3; a full generator of even size need "
+            "not have it."),
+    Theorem("E-MHC-Geo", "table 4, unit circle",
+            "The Cayley rotation has all eigenvalues of the unit circle.",
+            CAYLEY, "cayley-no-minus-one", "fails as stated",
+            "All but −1, as the table's next line says, and one pair per operator."),
     Theorem("JPmHC", "section 3.1",
             "Two steps at α = 0.1 are orthogonal to within 1e-3.",
             CAYLEY, "cayley-iteration-defect", "holds with a correction",
@@ -111,6 +151,49 @@ THEOREMS = [
             GATE, "gate-ends", "holds",
             "With n the number of streams. On the state of n·d numbers both ends are rotations "
             "when d is even (gate-state)."),
+    Theorem("E-MHC-Geo", "tables 1 and 4, eigenvalue −1",
+            "Among the compared models only the hybrid has a direct −1 operator, by its gate.",
+            GATE, "gate-no-minus-one", "fails as stated",
+            "With finite parameters its gate lies in (0, 1), and the blend excludes −1 as the "
+            "Cayley transform does; both approach it. JPmHC's two steps attain it, and so do "
+            "signs."),
+    Theorem("E-MHC-Geo", "tables 1 and 4, determinant",
+            "The determinant of the hybrid adapts.",
+            GATE, "gate-determinant", "holds with a correction",
+            "On the streams its sign is that of 2γ − 1. On the state of n·d numbers with even d "
+            "it is 1 at both ends (gate-state)."),
+    Theorem("E-MHC-Geo", "table 2",
+            "At γ → 1 the operator is the rotation, of determinant 1 and without the eigenvalue "
+            "−1, and at γ → 0 the reflection; between the ends it varies.",
+            GATE, "gate-ends", "holds"),
+    Theorem("E-MHC-Geo", "section 9.6 and table 8",
+            "From a neutral start gates may stay intermediate.",
+            GATE, "gate-binary", "fails as stated",
+            "Mean and deviation of its table are those of 8 and of 9 gates at 1 among twelve, and "
+            "of no gate further than 0.012 from an end. Its curves at ½ are means of two gates."),
+    Theorem("E-MHC-Geo", "section 9.7 and table 8",
+            "Biased starts collapse to their nearest boundary.",
+            GATE, "gate-binary", "holds with a correction",
+            "47 of 48 gates do, by the table's means and deviations; one seed a row."),
+    Theorem("E-MHC-Geo", "section 9.9, the generators",
+            "Five two-layer networks add about two linear layers per block.",
+            GATE, "gate-weights", "holds with a correction",
+            "Four two-layer networks and a linear gate, 2.08 D² weights for two operators. The "
+            "four maps around the branches add 4 D² more."),
+    Theorem("E-MHC-Geo", "notes, section 10.4.2",
+            "With a hidden ratio of 2 the model has 2.05 million parameters.",
+            GATE, "gate-weights", "fails as stated",
+            "1.99 million by the code's layers; its other two rows fit."),
+    Theorem("E-MHC-Geo", "section 8.2 and table 17",
+            "The pre- and post-maps start as the identity.",
+            GATE, "gate-maps", "fails as stated",
+            "In the published code a later line draws them anew, with deviation 0.02: each keeps a "
+            "twentieth of the mean square, and the branches start nearly off."),
+    Theorem("E-MHC-Geo", "section 9.9, wall clock",
+            "With fewer layers its training takes a time comparable to the baselines'.",
+            GATE, "gate-cost", "measured",
+            "At the sizes of table 5, on one thread of a CPU, a step takes three quarters of "
+            "GPT's."),
     Theorem("E-MHC-Geo", "notes, theorem 8",
             "The gated operator reaches every orthogonal map in O(n).",
             GATE, "gate-not-all", "fails as stated",
@@ -152,6 +235,16 @@ THEOREMS = [
             ROTATING, "rotating-echo", "fails as stated",
             "One step is predicted, with the true past as input. Copying costs 2σ², below every "
             "stability loss of table 6."),
+    Theorem("E-MHC-Geo", "section 1, norms",
+            "The additive residual gives no guarantee: norms can drift.",
+            ROTATING, "rotating-copying", "holds with a correction",
+            "An orthogonal shortcut gives none either: with a branch, any deviation is possible."),
+    Theorem("E-MHC-Geo", "notes, figure 12",
+            "Its gradient norms stay bounded throughout training, as the figure shows.",
+            ROTATING, "rotating-average", "fails as stated",
+            "The figure plots a moving average that starts at the first value, 2200 on the "
+            "gyroscope against 2 to 7 of the others. Up to step 1000 the curve is the memory of "
+            "that value."),
     Theorem("E-MHC-Geo", "appendix B.2",
             "mHC fails near π because doubly stochastic matrices have no negative entries, even "
             "with perfect optimisation.",

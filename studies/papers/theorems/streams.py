@@ -95,9 +95,47 @@ THEOREMS = [
             "mHC's Sinkhorn gives the residual matrix orthogonal properties.",
             BIRKHOFF, "birkhoff-isometries", "fails as stated",
             "A non-expansive matrix, orthogonal only if it is a permutation."),
+    Theorem("E-MHC-Geo", "table 3, mHC",
+            "mHC is not input-adaptive.",
+            CONSTRAINED, "mhc-adaptive", "fails as stated",
+            "All three maps are generated from the token, in the mHC paper and in E-MHC-Geo's own "
+            "code for it."),
     Theorem("mHC", "abstract, identity mapping",
             "Doubly stochastic mixing restores the identity mapping of residual connections.",
             CONSTRAINED, "mhc-mean-stream", "holds",
             "For the mean of the streams, if columns sum to one exactly. Differences between "
             "streams fade (mhc-consensus)."),
+    Theorem("Survey", "section 1, chaos",
+            "Expressiveness without constraint leads to chaos by necessity.",
+            HYPER, "hyper-rescaling", "fails as stated",
+            "A rescaling gives any gain without any effect, and stored networks learn at a gain of "
+            "40 000."),
+    Theorem("Survey", "section 2.1, splitting",
+            "One wide stream is split into n sub-streams.",
+            HYPER, "hyper-step-zero", "holds with a correction",
+            "It is copied: each lane is as wide as the model."),
+    Theorem("Survey", "sections 2.2 and 5.1, dynamic",
+            "The mixing matrix is generated from the input, in all three methods alike.",
+            HYPER, "hyper-step-zero", "holds with a correction",
+            "Hyper-connections have a static form too, whose numbers are parameters."),
+    Theorem("Survey", "section 3.2, gradient",
+            "The whole iteration is differentiable, so gradients reach the logits.",
+            BIRKHOFF, "sinkhorn-gradient", "holds",
+            "Near a corner of the polytope they vanish (sinkhorn-corner)."),
+    Theorem("Survey", "section 5.3, conservation of mass",
+            "As row and column sums are conserved, the signal can't grow without bound.",
+            BIRKHOFF, "birkhoff-norm", "holds with a correction",
+            "For entries that aren't negative. With signs, sums of one bound nothing: the matrix "
+            "with rows (2, −1) and (−1, 2) stretches by 3."),
+    Theorem("Survey", "section 5.3, signs",
+            "Doubly stochastic mixing can hardly turn the sign of the whole signal.",
+            BIRKHOFF, "birkhoff-mean", "holds",
+            "It can't at all, since it keeps the mean. Differences of streams it can turn: a swap "
+            "has the eigenvalue −1."),
+    Theorem("Survey", "section 6.1, safe manifold",
+            "A stack of any depth needs operators from a compact, norm-preserving manifold, such "
+            "as the Birkhoff polytope, the orthogonal group or the delta operators.",
+            "18_atlas", "atlas-trichotomy", "fails as stated",
+            "All three are compact and none grows. Only the second keeps norms: the others hold it "
+            "at permutations and at β = 0 and 2, and elsewhere they forget."),
 ]

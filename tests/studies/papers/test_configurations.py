@@ -3,7 +3,13 @@ import torch
 
 from geolab.models import Transformer
 from studies.papers import CONFIGURATIONS, MGT_PROTOCOLS, SOURCES, TABLES
-from studies.papers.configurations import DDL_CONTROLS, EMHC, EMHC_OUTSIDE, MGT_VARIANTS
+from studies.papers.configurations import (
+    DDL_CONTROLS,
+    EMHC,
+    EMHC_OUTSIDE,
+    EMHC_PUBLISHED,
+    MGT_VARIANTS,
+)
 
 every_configuration = pytest.mark.parametrize("key", CONFIGURATIONS)
 every_protocol = pytest.mark.parametrize("key", MGT_PROTOCOLS)
@@ -20,20 +26,60 @@ def no_memory():
         yield
 
 
-@every_configuration
+@pytest.mark.parametrize("key", [key for key, c in CONFIGURATIONS.items() if c.parameters])
 def test_parameters_are_within_one_per_cent_of_the_printed_number(key):
     # E-MHC-Geo: its layers alone, because its counter and its trunk's ends are its own. DDL: all,
     # embedding included
     configuration = CONFIGURATIONS[key]
-    ours = count(configuration.trunk().layers) if key in EMHC else count(configuration.model())
-    assert ours == pytest.approx(configuration.parameters - configuration.outside, rel=0.01)
+    model = configuration.model() if configuration.vocabulary else configuration.trunk().layers
+    assert count(model) == pytest.approx(configuration.parameters - configuration.outside, rel=0.01)
 
 
-@pytest.mark.parametrize("key", ["emhc-gpt", "emhc-ddl", "emhc-mhc"])
-def test_the_benchmarks_counter_is_understood_to_the_last_digit(key):
-    configuration = EMHC[key]
-    total = count(configuration.trunk().layers) + EMHC_OUTSIDE * configuration.backbone.width
-    assert round(total, -3) == configuration.parameters
+# Of the public code's models, counted there, and in millions as tables 4 and 5 of the paper's
+# revision print them (which have no row for d_v = 1 at the medium size)
+DDL_COUNTS = {"small": {"additive": (123_590_400, 123), "delta": (123_627_312, 123),
+                        "delta-matrix": (123_842_476, 123), "delta-matrix-ec": (123_854_764, 123),
+                        "delta-matrix-cc": (123_722_668, 123),
+                        "delta-matrix-cc-ec": (123_734_956, 123)},
+              "medium": {"additive": (353_508_352, 353), "delta": (353_606_752, None),
+                         "delta-matrix": (354_164_052, 354),
+                         "delta-matrix-ec": (354_180_436, 354),
+                         "delta-matrix-cc": (353_856_852, 353),
+                         "delta-matrix-cc-ec": (353_873_236, 353)}}
+
+
+@pytest.mark.parametrize("size", DDL_COUNTS)
+def test_the_delta_models_have_as_many_parameters_as_those_of_the_public_code(size):
+    for name, (public, printed) in DDL_COUNTS[size].items():
+        assert count(CONFIGURATIONS[f"ddl-{size}-{name}"].model()) == public
+        assert printed in (None, public // 10**6)
+
+
+@pytest.mark.parametrize("key, number", [
+    ("emhc-gpt", 1_780_224), ("emhc-ddl", 1_783_568), ("emhc-mhc", 1_838_310),
+    ("emhc-jpmhc-published", 1_770_912), ("emhc-hybrid-published", 1_787_688)])
+def test_the_public_models_have_the_number_of_parameters_that_the_benchmarks_counter_finds(key,
+                                                                                           number):
+    # its `get_num_params` for these models, with the 64 positions that the table counts
+    configuration = CONFIGURATIONS[key]
+    trunk = configuration.trunk()
+    assert trunk.width * EMHC_OUTSIDE == configuration.outside
+    assert count(trunk.layers) + configuration.outside == number
+    assert round(number, -3) == configuration.parameters
+
+
+def test_the_stream_lacks_only_the_weights_and_biases_of_norms_that_linear_maps_follow():
+    layers = CONFIGURATIONS["emhc-stream-published"].trunk().layers
+    assert count(layers) + len(layers) * 2 * 2 * 512 == 1_706_472
+
+
+@pytest.mark.parametrize("key", EMHC_PUBLISHED)
+def test_a_published_model_differs_from_the_books_by_named_options_alone(key):
+    published, name = CONFIGURATIONS[key], key.removesuffix("-published")
+    if name in EMHC:
+        assert published.backbone == EMHC[name].backbone
+        assert published.residual == EMHC[name].residual
+        assert published.options != EMHC[name].options and key in EMHC[name].remark
 
 
 def test_sizes_are_those_of_the_papers_tables():
@@ -64,14 +110,14 @@ def test_it_says_whence_it_comes_and_runs(key):
         assert (configuration.model()(torch.zeros(2, 5, dtype=torch.long)).shape
                 == (2, 5, configuration.vocabulary))
     else:
-        assert configuration.trunk()(torch.zeros(2, 5, 128)).shape == (2, 5, 128)
+        trunk = configuration.trunk()
+        assert trunk(torch.zeros(2, 5, trunk.width)).shape == (2, 5, trunk.width)
 
 
 def test_the_configurations_that_pool_over_the_sequence_are_known_to_leak():
     leaking = {key for key, configuration in CONFIGURATIONS.items()
-               if key in EMHC
-               and any(layer.residual.leaks for layer in configuration.trunk().layers)}
-    assert leaking == {"emhc-ddl", "emhc-hybrid"}
+               if any(layer.residual.leaks for layer in configuration.trunk().layers)}
+    assert leaking == {"emhc-ddl", "emhc-hybrid", "emhc-hybrid-published", "emhc-stream-published"}
 
 
 def test_a_configuration_without_a_vocabulary_is_no_token_model():

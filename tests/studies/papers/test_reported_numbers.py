@@ -8,6 +8,7 @@ import math
 import pytest
 
 from studies.papers import SOURCES, TABLES
+from studies.papers.tables.ddl import RENAMED
 from studies.papers.tables.table import grid
 
 every_table = pytest.mark.parametrize("key", TABLES)
@@ -42,8 +43,9 @@ def means(key, row):
 
 @pytest.mark.parametrize("key, row",
                          [(key, row)
-                          for key in ("ddl-table-1", "ddl-table-2", "ddl-table-5", "ddl-table-6")
-                                      for row in TABLES[key].rows])
+                          for key in ("ddl-table-1", "ddl-table-2", "ddl-table-5", "ddl-table-6",
+                                      "ddl-table-2-revised", "ddl-table-8-revised")
+                          for row in TABLES[key].rows])
 def test_ddl_averages_are_the_means_of_their_tasks(key, row):
     *tasks, average = means(key, row)
     assert len(tasks) == 8
@@ -54,6 +56,26 @@ def test_ddl_averages_are_the_means_of_their_tasks(key, row):
 def test_ddl_perplexities_are_the_exponentials_of_their_losses(row):
     assert (means("ddl-table-3-perplexity", row)
             == pytest.approx([math.exp(x) for x in means("ddl-table-3-loss", row)], rel=1e-5))
+
+
+def test_ddl_revised_perplexities_are_the_exponentials_of_losses_of_four_digits():
+    assert (means("ddl-table-3-perplexity-revised", "CC-EC")
+            == pytest.approx([math.exp(x) for x in means("ddl-table-3-revised", "CC-EC")],
+                             rel=1e-4))
+
+
+@pytest.mark.parametrize("key", ["ddl-efficiency-small", "ddl-efficiency-medium"])
+def test_ddl_memory_factors_are_over_the_additive_model(key):
+    memory = {row: columns["peak memory"][0] for row, columns in TABLES[key].rows.items()}
+    for row, columns in TABLES[key].rows.items():
+        assert columns["memory factor"][0] == pytest.approx(memory[row] / memory["additive"],
+                                                            abs=0.0051)
+
+
+def test_every_expanded_model_of_ddl_has_one_name_in_the_revision():
+    expanded = set(TABLES["ddl-efficiency-small"].rows) - {"additive", "d_v = 1"}
+    assert set(RENAMED) == expanded and len(set(RENAMED.values())) == len(expanded)
+    assert "EC" not in RENAMED["EC"] and "EC" not in RENAMED["CC-EC"]  # the revision's default
 
 
 @pytest.mark.parametrize("row", TABLES["gt-wikitext-103"].rows)
@@ -74,6 +96,18 @@ def test_emhc_ratios_follow_from_the_losses(row):
 def test_emhc_leads_over_jpmhc_follow_from_the_losses(row, key, task):
     *_, jpmhc, emhc = means(key, task)
     assert [round(jpmhc / emhc, 1)] == means("emhc-ratios-jpmhc", row)
+
+
+@pytest.mark.parametrize("row", TABLES["emhc-table-8"].rows)
+def test_emhc_final_gates_are_zeros_and_ones_among_twelve(row):
+    mean, deviation = TABLES["emhc-table-8"].rows[row]["γ at end"]
+    share = round(12 * mean) / 12
+    assert (mean, deviation) == pytest.approx((share, (share * (1 - share)) ** 0.5), abs=5.1e-4)
+
+
+@pytest.mark.parametrize("row, dim", [("gyroscope", 16), ("stability", 64)])
+def test_emhc_stands_still_at_the_loss_of_predicting_zero(row, dim):
+    assert means("emhc-figure-training-plateau", row)[0] == pytest.approx(1 / dim, rel=0.05)
 
 
 def test_the_readme_and_figure_6_agree_on_jpmhc():

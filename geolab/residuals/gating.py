@@ -1,0 +1,63 @@
+"""What E-MHC-Geo's forms share: a generator's numbers and its start, the gate and its penalty.
+
+Legend: B batch, T positions, n streams; u, v, β, k, γ are what the generator gives for a token.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from geolab.checks import require_number, require_option
+from geolab.operators.delta import unit_direction
+from geolab.operators.gate import gated_matrix, midpoint_penalty
+from geolab.penalties import add_penalty
+from geolab.residuals.pooling import Generator
+
+
+def plane_direction_gate(numbers: Tensor, streams: int) -> tuple[Tensor, ...]:
+    """u, v, β, k and γ out of a generator's numbers: 3n + 2, or more where k has more than n."""
+    reflected = numbers.shape[-1] - 2 * streams - 2
+    u, v, beta, k, gate = numbers.split([streams, streams, 1, reflected, 1], dim=-1)
+    return (u, v, F.softplus(beta.squeeze(-1)), unit_direction(k, eps=1e-12),
+            gate.squeeze(-1).sigmoid())
+
+
+def gated(rotation: Tensor, direction: Tensor, gate: Tensor, how: str) -> Tensor:
+    """γ Q + (1 − γ) H; for how="hard" Q where γ > ½ and H elsewhere, with the gradient of that."""
+    soft = gated_matrix(rotation, direction, gate)
+    if how == "soft":
+        return soft
+    with torch.no_grad():
+        hard = gated_matrix(rotation, direction, (gate > 0.5).to(gate.dtype))
+    return hard + (soft - soft.detach())
+
+
+def penalise(gate: Tensor, weight: float) -> None:
+    """Add weight · mean of 4γ(1 − γ) to the training loss; nothing at weight 0."""
+    if weight:
+        add_penalty(weight * midpoint_penalty(gate).mean())
+
+
+@torch.no_grad()
+def start_generator(generator: Generator, streams: int, start: str, beta_init: float,
+                    gate_bias: float | None = None, reflected: int | None = None) -> None:
+    """Set the biases of the last layer: u, v, β and, with a gate, k and γ.
+
+    The gate's weights become zero, so γ = σ(gate_bias). Where γ has a head of its own, k comes
+    last. k has n numbers, or `reflected` many.
+    """
+    require_option("start", start, ("plane", "published"))
+    require_number("beta_init", beta_init, 0, strict=True)
+    if gate_bias is not None:
+        require_number("gate_bias", gate_bias)
+    reflected, bias = reflected or streams, generator[-1].bias
+    if start == "plane":
+        bias[:2 * streams] = nn.init.orthogonal_(torch.empty(2, streams)).flatten()
+        bias[2 * streams] = math.log(math.expm1(beta_init))
+        if gate_bias is not None:
+            bias[2 * streams + 1:2 * streams + 1 + reflected] = unit_direction(
+                torch.randn(reflected))
+    if len(bias) == 2 * streams + 2 + reflected:
+        generator[-1].weight[-1], bias[-1] = 0.0, gate_bias
