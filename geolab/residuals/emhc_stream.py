@@ -69,7 +69,8 @@ class Stream(Streams):
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         mix, _, _, gate, read, write = self.coefficients(state)
         penalise(gate, self.penalty)
-        heard = stream_read(state, stream_read(mix, read))  # aᵀ(G X) = (aᵀG) X
+        each = mix.expand(*read.shape[:-1], *mix.shape[-2:])  # one for all positions if pooled
+        heard = stream_read(state, stream_read(each, read))   # aᵀ(G X) = (aᵀG) X
         return stream_mix_write(state, mix, write, sublayer(heard))
 
     def coefficients(self, state: Tensor) -> OperatorCoefficients:

@@ -67,18 +67,17 @@ def _nothing(public: Weights, kind: str) -> Weights:
 
 def _delta(public: Weights, kind: str) -> Weights:
     """Our first layers of k and β are one map."""
-    nets = {"direction": f"delta_{kind}.k_net", "beta": f"delta_{kind}.beta_net"}
-    ours = {}
+    theirs, ours = _under(f"delta_{kind}.", public), {}
     for part in ("weight", "bias"):
-        ours[f"hidden.down.{part}"] = _joined(public, (f"{n}.0.{part}" for n in nets.values()))
-        ours |= {f"{ours_}_head.{part}": public[f"{net}.2.{part}"] for ours_, net in nets.items()}
+        first = (f"{net}_net.0.{part}" for net in ("k", "beta"))
+        ours |= {f"hidden.down.{part}": _joined(theirs, first),
+                 f"direction_head.{part}": theirs[f"k_net.2.{part}"],
+                 f"beta_head.{part}": theirs[f"beta_net.2.{part}"]}
     return ours
 
 
 def _mhc(public: Weights, kind: str) -> Weights:
-    theirs = _under(f"mhc_{kind}.", public)
-    read, write, mix = "pre", "post", "res"
-    maps = (read, write, mix)
+    theirs, maps = _under(f"mhc_{kind}.", public), ("pre", "post", "res")
     return {"maps.norm_weight": theirs["rms_norm.weight"],
             "maps.generate.weight": _joined(theirs, (f"phi_{name}.weight" for name in maps)),
             "maps.scale": torch.stack([theirs[f"alpha_{name}"] for name in maps]),
@@ -134,8 +133,8 @@ PUBLIC = [
     _public("emhc-mhc", "mHC", "emhc-mhc", _mhc,
             "There the bias of H is a matrix, which weight decay reaches.", width=12),
     _public("emhc-jpmhc", "JPmHC", "emhc-jpmhc-published", _jpmhc, width=4),
-    _public("emhc-hybrid", "E-MHC-Geo Hybrid", "emhc-hybrid-published", _hybrid),
-    _public("emhc-stream", "E-MHC-Geo-Stream", "emhc-stream-published", _stream,
+    _public("emhc-hybrid", "Hybrid", "emhc-hybrid-published", _hybrid),
+    _public("emhc-stream", "Stream", "emhc-stream-published", _stream,
             "There the norms before generator and router have weights and biases of their own.",
             width=4, hidden=8),
     *emhc_operators.PUBLIC,

@@ -86,12 +86,14 @@ def _stream_reflector(public: Weights) -> Weights:
 # ---------------------------------------------------------------- rows
 
 TRAINER = "Its AdamW has 0.999 for its second beta, and decays biases too."
+RECURSIVE = "It is trained inside a recursive model, by AdamATan2 or AdamW."
+UNUSED = "No script of its repository trains it."
 NORMS = "There the norms have weights and biases of their own."
 STILL = ("There the generator's last layer starts at zero, where no gradient reaches u, v and β: "
          "its rotation stays the identity. Ours starts near zero.")
 
 
-def _mixer(name: str, called: str, translate: Callable[[Weights], Weights], differs: str = "",
+def _mixer(name: str, called: str, translate: Callable[[Weights], Weights], differs: str,
            **sizes: int) -> Public:
     residual, options = EMHC_MIXERS[name]
 
@@ -102,28 +104,29 @@ def _mixer(name: str, called: str, translate: Callable[[Weights], Weights], diff
 
 
 def _reflector(label: str, name: str, ours: str, translate: Callable[[Weights], Weights],
-               dim: int = 4, differs: str = "") -> Public:
+               differs: str = TRAINER, dim: int = 4) -> Public:
     def build() -> nn.Module:
         return getattr(reflectors, ours)(dim)
     return Public(f"emhc-reflector-{label}", "E-MHC-Geo", f"negation diagnostic, {name}",
-                  f"studies.reflectors.{ours}", build, translate, f"{TRAINER} {differs}".strip())
+                  f"studies.reflectors.{ours}", build, translate, differs)
 
 
 PUBLIC = [
-    _mixer("arc-jpmhc", "JPmHC mixer for ARC", _jpmhc),
-    _mixer("arc-jpmhc-layer-norm", "JPmHC mixer for ARC, layer norm", _jpmhc),
-    _mixer("arc-hybrid", "hybrid mixer for ARC", _hybrid, STILL, hidden=HIDDEN),
+    _mixer("arc-jpmhc", "JPmHC mixer for ARC", _jpmhc, RECURSIVE),
+    _mixer("arc-jpmhc-layer-norm", "JPmHC mixer for ARC, layer norm", _jpmhc, UNUSED),
+    _mixer("arc-hybrid", "hybrid mixer for ARC", _hybrid, f"{RECURSIVE} {STILL}", hidden=HIDDEN),
     _mixer("arc-hybrid-layer-norm", "hybrid mixer for ARC, layer norm", _hybrid,
-           f"{STILL} {NORMS}", hidden=HIDDEN),
-    _reflector("additive", "GPT", "AdditiveReflector", _as_they_are({"mlp.": "branch."})),
+           f"{UNUSED} {STILL} {NORMS}", hidden=HIDDEN),
+    _reflector("additive", "GPT", "AdditiveReflector", _as_they_are({"mlp.": "branch."}),
+               UNUSED),
     _reflector("delta", "DDL", "DeltaReflector",
                _as_they_are({"k_net.": "direction.", "beta_net.": "beta."})),
-    _reflector("hybrid", "E-MHC-Geo", "HybridReflector", _as_they_are(
+    _reflector("hybrid", "hybrid", "HybridReflector", _as_they_are(
         {"u_net.": "u.", "v_net.": "v.", "cayley_beta_net.": "beta.", "k_net.": "direction.",
          "gate_linear.": "gate."})),
     _reflector("jpmhc", "JPmHC", "JPmHCReflector", _as_they_are({"W_net.": "generator."})),
-    _reflector("mhc", "mHC", "MHCReflector", _mhc_reflector, dim=8),
-    _reflector("stream-hybrid", "E-MHC-Geo-Stream", "StreamHybridReflector", _stream_reflector,
-               dim=8, differs="There the generator starts at zero, and only its last biases ever "
-               "learn: k and γ never read x."),
+    _reflector("mhc", "mHC", "MHCReflector", _mhc_reflector, UNUSED, dim=8),
+    _reflector("stream-hybrid", "stream hybrid", "StreamHybridReflector", _stream_reflector,
+               f"{UNUSED} There the generator starts at zero, and only its last biases ever learn: "
+               "k and γ never read x.", dim=8),
 ]
