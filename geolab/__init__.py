@@ -4,6 +4,7 @@
     kernels      the same on a GPU, which operators hand over to
     residuals    what replaces x + F(x), one class per residual
     models       the Transformer that takes any residual
+    graft        any residual in a network that exists
     tasks        data sets that know their floor and their trivial baselines
     probes       measurements
     training     the training loop, on one process or many

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-CODE_LINES = 5_000  # in geolab
+CODE_LINES = 6_000  # in geolab, with what the public models and a network of one's own need
 FILE_LINES = 350    # in any file; most have fewer than 300
 WIDGETS = {"matplotlib", "IPython", "ipywidgets"}
 LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
@@ -31,6 +31,7 @@ ROOMS = {
     "tasks": "checks",
     "probes": "checks operators",
     "residuals": "checks penalties operators",
+    "graft": "checks residuals",
     "models": "checks penalties operators residuals",
     "diagrammatic": "checks penalties",
     "distributed": "checks penalties models",

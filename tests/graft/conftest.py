@@ -1,0 +1,147 @@
+"""Small networks of real libraries, at random weights: `net("gpt2")`."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+WIDTH, VOCABULARY, LENGTH = 32, 50, 7
+
+
+@pytest.fixture(scope="session")
+def torchvision():
+    """torchvision, which transformers and timm import where it is installed.
+
+    Its wheel for CUDA can't load its operators beside a torch for the CPU, and fails where it
+    describes two of them. No test calls them, so it is enough that they have a name.
+    """
+    try:
+        import torchvision
+    except RuntimeError:
+        library = torch.library.Library("torchvision", "DEF")
+        for name in ("nms", "qnms"):
+            library.define(f"{name}(Tensor a, Tensor b, float c) -> Tensor")
+        import torchvision
+        torchvision.names = library  # which must live as long as they do
+    return torchvision
+
+
+@pytest.fixture(scope="session")
+def transformers(torchvision):
+    library = pytest.importorskip("transformers")
+    library.logging.set_verbosity_error()
+    return library
+
+
+@pytest.fixture(scope="session")
+def timm(torchvision):
+    return pytest.importorskip("timm")
+
+
+@pytest.fixture
+def net(request):
+    """`net(name, ...)`: a `model`, its `inputs`, and `run(model)`, which gives its output."""
+    def make(name, layers=3, dropout=0.0, **options):
+        torch.manual_seed(0)
+        if name in LANGUAGE:
+            library = request.getfixturevalue("transformers")
+            return language_model(library, name, layers, dropout, options)
+        if name == "vit":
+            return vit(request.getfixturevalue("timm"), layers, dropout, options)
+        return MAKERS[name](layers, dropout, **options)
+    return make
+
+
+LANGUAGE = {"gpt2": "GPT2", "llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+
+
+def language_model(library, name, layers, dropout, options):
+    if name == "gpt2":
+        sizes = dict(n_embd=WIDTH, n_layer=layers, n_head=4, n_positions=32, resid_pdrop=dropout,
+                     embd_pdrop=dropout, attn_pdrop=dropout)
+    else:
+        sizes = dict(hidden_size=WIDTH, num_hidden_layers=layers, num_attention_heads=4,
+                     num_key_value_heads=2, intermediate_size=48, attention_dropout=dropout)
+        if name == "qwen3":
+            sizes["head_dim"] = 8
+    config = getattr(library, LANGUAGE[name] + "Config")(
+        vocab_size=VOCABULARY, bos_token_id=1, eos_token_id=None, pad_token_id=0,
+        **sizes, **options)
+    model = getattr(library, LANGUAGE[name] + ("LMHeadModel" if name == "gpt2" else
+                                               "ForCausalLM"))(config)
+    shaken(model)
+    tokens = torch.randint(1, VOCABULARY, (2, LENGTH))
+    return SimpleNamespace(model=model, inputs=tokens, run=lambda m: m(tokens).logits)
+
+
+def vit(timm, layers, dropout, options):
+    from timm.models.vision_transformer import VisionTransformer
+    model = VisionTransformer(img_size=16, patch_size=8, num_classes=10, embed_dim=WIDTH,
+                              depth=layers, num_heads=4, proj_drop_rate=dropout, **options)
+    shaken(model)
+    x = torch.randn(2, 3, 16, 16)
+    return SimpleNamespace(model=model, inputs=x, run=lambda m: m(x))
+
+
+def encoder(layers, dropout, batch_first=True, norm_first=True):
+    layer = nn.TransformerEncoderLayer(WIDTH, 4, 48, dropout, batch_first=batch_first,
+                                       norm_first=norm_first)
+    model = nn.TransformerEncoder(layer, layers, norm=nn.LayerNorm(WIDTH),
+                                  enable_nested_tensor=batch_first and not norm_first)
+    shaken(model)
+    x = torch.randn(2, LENGTH, WIDTH)
+    x = x if batch_first else x.transpose(0, 1)
+    return SimpleNamespace(model=model, inputs=x, run=lambda m, **more: m(x, **more))
+
+
+def decoder(layers, dropout, batch_first=True, norm_first=True):
+    layer = nn.TransformerDecoderLayer(WIDTH, 4, 48, dropout, batch_first=batch_first,
+                                       norm_first=norm_first)
+    model = shaken(nn.TransformerDecoder(layer, layers))
+    x, memory = torch.randn(2, LENGTH, WIDTH), torch.randn(2, 4, WIDTH)
+    if not batch_first:
+        x, memory = x.transpose(0, 1), memory.transpose(0, 1)
+    return SimpleNamespace(model=model, inputs=x, run=lambda m, **more: m(x, memory, **more))
+
+
+class Attention(nn.Module):
+    def __init__(self, dropout):
+        super().__init__()
+        self.mix = nn.MultiheadAttention(WIDTH, 4, batch_first=True)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1]).to(x)
+        return self.dropout(self.mix(x, x, x, attn_mask=mask, need_weights=False)[0])
+
+
+class Block(nn.Module):
+    """As nanoGPT has it: four children of these names, and a forward of x alone."""
+
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.ln_1, self.attn = nn.LayerNorm(WIDTH), Attention(dropout)
+        self.ln_2 = nn.LayerNorm(WIDTH)
+        self.mlp = nn.Sequential(nn.Linear(WIDTH, 48), nn.GELU(), nn.Linear(48, WIDTH))
+
+    def forward(self, x):
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp(self.ln_2(x))
+
+
+def nanogpt(layers, dropout):
+    model = shaken(nn.Sequential(*(Block(dropout) for _ in range(layers))))
+    x = torch.randn(2, LENGTH, WIDTH)
+    return SimpleNamespace(model=model, inputs=x, run=lambda m: m(x))
+
+
+MAKERS = {"encoder": encoder, "decoder": decoder, "nanogpt": nanogpt}
+
+
+@torch.no_grad()
+def shaken(model):
+    """Weights of ordinary size, as trained ones are: a start at 0.02 would hide a lost F."""
+    for p in model.parameters():
+        p.add_(0.1 * torch.randn_like(p))
+    return model

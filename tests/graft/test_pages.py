@@ -1,0 +1,132 @@
+"""The code of README.md and of book/use.md runs as it stands there, and the page's numbers hold."""
+
+import json
+import re
+from pathlib import Path
+from statistics import stdev
+
+import pytest
+import torch
+
+from benchmarks import cost
+from geolab.graft import distance_from_plain
+from geolab.graft.rules import OWN
+from studies import results
+from studies.papers.hypotheses import HYPOTHESES
+from studies.papers.tables import TABLES
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "book/use.md").read_text()
+
+
+def python(text):
+    return re.findall(r"```python\n(.*?)```", text, re.S)
+
+
+@pytest.fixture
+def run(transformers, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("geolab.graft.rules.OWN", OWN.copy())
+
+    def run(blocks):
+        names = {"__name__": "page"}
+        for block in blocks:
+            exec(block, names)
+        return names
+    return run
+
+
+def test_the_readme_s_ten_lines(run):
+    section = (ROOT / "README.md").read_text().partition("## In your own network\n")[2]
+    block, = python(section.partition("\n## ")[0])
+    assert len(block.splitlines()) <= 12
+    names = run([block])
+    assert (names["after"] - names["before"]).abs().max() < 1e-5
+
+
+def test_the_page_s_code(run):
+    names = run(python(PAGE))
+    assert (names["after"] - names["before"]).abs().max() < 1e-5
+    model, again, tokens = names["model"].eval(), names["again"].eval(), names["tokens"]
+    assert torch.equal(again(tokens).logits, model(tokens).logits)
+    assert len(names["mine"][0].residuals) == 2
+
+
+def test_the_page_s_extra_is_in_pyproject():
+    assert re.search(r'^graft = \["transformers>=5\.5", "timm>=1\.0\.16"\]$',
+                     (ROOT / "pyproject.toml").read_text(), re.M)
+    pinned = (ROOT / "requirements.txt").read_text()
+    assert "transformers==5.23.0" in pinned and "timm==1.0.31" in pinned
+    assert "5.5 and 5.23" in PAGE and "1.0.16 and 1.0.31" in PAGE
+
+
+# ---------------------------------------------------------------- numbers
+
+def rows(heading):
+    """name -> cells of the page's table whose first line begins so."""
+    table = PAGE.partition(f"| residual | {heading}")[2].partition("\n\n")[0]
+    lines = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+    return {cells[0].strip("`"): cells[1:] for cells in lines}
+
+
+def test_the_distances_from_the_plain_start():
+    found = {name: re.search(r"(0\.\d\d) away", cells[0])
+             for name, cells in rows("starts as").items()}
+    told = {name: match[1] for name, match in found.items() if match}
+    assert set(told) == {"mgt", "delta", "delta-matrix", "emhc-hybrid"}
+    for name, number in told.items():
+        assert number == f"{distance_from_plain(name, 768):.2f}", name
+
+
+def test_the_times():
+    stored = results.read(results.FOLDER / "steps_cpu.json")["rows"]
+    on_cpu = {row["residual"]: row["ratio"] for row in stored if row["mode"] == "eager"}
+    device, families = cost.H200, {"hyper": ("streams", 4), "mhc": ("streams", 4),
+                                   "jpmhc": ("streams", 4), "delta": ("delta", 1),
+                                   "delta-matrix": ("delta", 4)}
+
+    def share(family, n, width=768, utilisation=0.5):
+        vectors = sum(cost.residual_vectors(family, n)) - sum(cost.residual_vectors("additive", 1))
+        return vectors * 2 * utilisation * device.operations / device.memory_rate / (36 * width)
+
+    table = rows("step, CPU")
+    assert set(table) - {"additive"} == set(families) | {"mgt", "emhc-hybrid"}
+    for name, (cpu, gpu, *_) in table.items():
+        if name != "additive":
+            assert cpu == f"× {on_cpu[name]:.2f} measured", name
+            assert gpu.startswith(f"× {1 + share(*families[name]):.2f} computed"
+                                  if name in families else "not known"), name
+    assert share("streams", 4) == pytest.approx(1 / 2, abs=0.01)
+    assert share("streams", 2) == pytest.approx(1 / 4, abs=0.01)
+    joined = share("streams", 4) * (10 + 15 - 6) / (18 + 55 - 6)  # chapter 20's two schedules
+    assert joined == pytest.approx(1 / 7, abs=0.01)
+
+
+def test_what_the_papers_report():
+    def gain(table, column, model):
+        values = TABLES[table].rows
+        return f"{values['additive'][column][0] - values[model][column][0]:.3f} nats"
+
+    told = {name: cells[2] for name, cells in rows("step, CPU").items()}
+    assert told["hyper"].startswith(gain("hc-olmo-1b", "loss", "DHC × 4"))
+    assert told["delta"].startswith(gain("ddl-table-3-loss", "small", "d_v = 1"))
+    assert told["delta-matrix"].startswith(gain("ddl-table-3-loss", "small", "d_v = 4"))
+    assert f"gain is {gain('ddl-table-3-loss', 'small', 'EC')}" in PAGE
+    speed = TABLES["ddl-efficiency-small"].rows
+    assert speed["EC"]["training"][0] / speed["additive"]["training"][0] == pytest.approx(
+        0.5, abs=0.03)
+    loss, time = (TABLES["mhc-27b-loss"].rows["mHC"][c][0] for c in ("change of loss", "more time"))
+    assert told["mhc"].startswith(f"{-loss:.3f} nats") and f"{time} % more time" in PAGE
+
+
+def test_the_spread_over_seeds_and_the_sizes():
+    text = json.loads((ROOT / "results/mgt_ablation.cpu.json").read_text())["text"]
+    losses = [run["validation_loss"][-1] for run in text["runs"] if run["model"] == "Standard"]
+    assert len(losses) == 16 and f"deviation of {stdev(losses):.3f} nats" in PAGE
+    assert f"with {text['parameters']['Standard'] / 1e6:.2f} million weights" in PAGE
+    assert f"at {text['parameters']['MGT (Full)'] / 1e6:.2f} million {{row}}`mgt-full`" in PAGE
+
+
+def test_its_rows_are_in_the_ledger():
+    labels = re.findall(r"\{row\}`([^`]*)`", PAGE)
+    assert len(labels) > 12 and set(labels) <= {h.label for h in HYPOTHESES}
