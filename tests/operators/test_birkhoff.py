@@ -61,6 +61,18 @@ def exact(p, slack=8):
 
 # ---------------------------------------------------------------- the matrix
 
+@given(cases(largest=10))
+def test_logits_come_back_up_to_numbers_of_rows_and_columns(case):
+    """mhc-adaptive, part 1."""
+    logits, iterations, order = case
+
+    def centred(x):
+        return x - x.mean(-1, keepdim=True) - x.mean(-2, keepdim=True) + x.mean((-1, -2), True)
+
+    assert_close(centred(sinkhorn(logits, iterations, order).log()), centred(logits), rtol=0,
+                 atol=1e-9)
+
+
 @pytest.mark.parametrize("form", ["dual", "log"])
 @given(cases(), dtypes)
 def test_sums_are_exact_where_normalised_last_and_bounded_elsewhere(form, case, dtype):

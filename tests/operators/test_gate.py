@@ -82,6 +82,17 @@ def test_the_determinant_has_the_sign_of_the_nearer_end(pair, gate):
     assert torch.linalg.det(g).item() == pytest.approx(det, abs=2 * near(pair[0])["atol"])
 
 
+@given(st.integers(0, 2**16), st.integers(2, 6), st.floats(0.01, 0.99), st.floats(-20, 20))
+def test_between_the_ends_no_eigenvalue_is_minus_one(seed, n, gate, beta):
+    """gate-no-minus-one."""
+    u, v, k = torch.randn(3, n, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    k = unit_direction(k)
+    g = blend(cayley_rank2(u, v, beta), householder_matrix(k), gate)
+    # ‖Gx + x‖ vanishes nowhere, and is at most 2γ at x = k
+    assert torch.linalg.svdvals(g + torch.eye(n, dtype=torch.float64)).min() > 1e-9
+    assert (g @ k + k).norm() <= 2 * gate + 1e-12
+
+
 @given(rotations_and_directions())
 def test_half_way_the_blend_is_singular_and_its_ends_are_q_and_h(pair):
     q, h = ends(pair)

@@ -71,10 +71,10 @@ THEOREMS = [
             "Its printed messages use source and target of edges, which satisfy no identity: every "
             "directed graph will do. No listing has a triangle, a degeneracy or a horn."),
     Theorem("GT", "recap, training",
-            "The model is trained by diagrammatic backpropagation.",
-            FAMILY, "gt-mismatch", "holds",
-            "The ordinary gradient of a loss with a penalty; in the public notebook its weight is "
-            "0."),
+            "Diagrammatic backpropagation trains a Geometric Transformer.",
+            FAMILY, "gt-mismatch", "holds with a correction",
+            "It is the ordinary gradient of a loss with penalties. In the course's Sudoku notebook "
+            "the weight of the penalty is 0."),
     Theorem("GT", "Sudoku notebook",
             "The vectors of three cells of a unit should agree (a penalty, off by default, "
             "suggested at 0.05).",
