@@ -1,10 +1,10 @@
 """Deep Delta Learning on text and on the copy task.
 
 The models are the paper's, with the kernels that its code starts from, and the controls that its
-tables lack.
+tables lack. The size "paper" trains them as the public code has them (DDL_PUBLISHED).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 
@@ -13,7 +13,13 @@ from geolab.models import TokenModel, Transformer, TransformerConfig
 from geolab.probes import operators_by_layer, statistics_by_layer
 from geolab.tasks import Copy, Stream, Task, Text
 from geolab.training import Budget
-from studies.papers.configurations import DDL_CONTROLS, DDL_SIZES, DDL_TRAINING, DDL_VARIANTS
+from studies.papers.configurations import (
+    DDL_CONTROLS,
+    DDL_PUBLISHED,
+    DDL_SIZES,
+    DDL_TRAINING,
+    DDL_VARIANTS,
+)
 from studies.protocol import Protocol
 from studies.runner.arm import Arm, comparison
 from studies.runner.run import Study
@@ -22,22 +28,33 @@ CONFIGS = {"cpu": TransformerConfig.ddl(width=32, layers=3, heads=4),
            "gpu": TransformerConfig.ddl(width=256, layers=6, heads=4, max_length=256),
            "paper": TransformerConfig.ddl(*DDL_SIZES["small"][:3],
                                           max_length=DDL_TRAINING["length"])}
-MATRIX, TOKEN = DDL_VARIANTS["delta-matrix"]
-CONTROLS = {"delta, write-only": ("delta", {"erase": False})} | {
-    f"delta-matrix, {name}": (MATRIX, TOKEN | options) for name, options in DDL_CONTROLS.items()}
-# the paper's second map, which its code lacks: the sublayer gives the value
-V_MAPS = {"delta, v-Map": ("delta", {"map": "v", "value": "sigmoid"}),
-          "delta-matrix, v-Map": (MATRIX, TOKEN | {"map": "v", "value": "linear"})}
-MODELS = DDL_VARIANTS | V_MAPS | CONTROLS
-ON_COPY = ("additive", "delta, write-only", "delta",
-           "delta-matrix, additive-matrix", "delta-matrix, write-only", "delta-matrix")
+Models = Mapping[str, tuple[str, dict]]   # name -> residual and its options
+
+
+def with_controls(variants: Models) -> Models:
+    """The variants, their v-Maps, and their controls.
+
+    The v-Map is the paper's second map, which its code lacks: the sublayer gives the value.
+    """
+    one, four = (variants[name][1] for name in ("delta", "delta-matrix"))
+    return {**variants,
+            "delta, v-Map": ("delta", one | {"map": "v", "value": "sigmoid"}),
+            "delta-matrix, v-Map": ("delta-matrix", four | {"map": "v", "value": "linear"}),
+            "delta, write-only": ("delta", one | {"erase": False}),
+            **{f"delta-matrix, {name}": ("delta-matrix", four | options)
+               for name, options in DDL_CONTROLS.items()}}
+
+
+MODELS = with_controls(DDL_VARIANTS)
+ON_COPY = {name: MODELS[name] for name in (
+    "additive", "delta, write-only", "delta",
+    "delta-matrix, additive-matrix", "delta-matrix, write-only", "delta-matrix")}
 
 PUBLISHED = {"additive": "additive", "d_v = 1": "delta", "d_v = 4": "delta-matrix",
              "EC": "delta-matrix-ec", "CC": "delta-matrix-cc"}
 
 
-def build(config: TransformerConfig, vocabulary: int, name: str) -> TokenModel:
-    residual, options = MODELS[name]
+def build(config: TransformerConfig, vocabulary: int, residual: str, options: dict) -> TokenModel:
     return TokenModel(Transformer(config, residual, **options), vocabulary)
 
 
@@ -54,9 +71,10 @@ def gates(task: Task, model: TokenModel) -> dict:
     return {f"beta {name}": [round(x, 4) for x in values.tolist()] for name, values in named}
 
 
-def on(part: str, task: Task, config: TransformerConfig, names: Iterable[str], budget: Budget,
+def on(part: str, task: Task, config: TransformerConfig, models: Models, budget: Budget,
        protocol: Protocol, **settings) -> list[Arm]:
-    builds = {name: partial(build, config, task.vocabulary, name) for name in names}
+    builds = {name: partial(build, config, task.vocabulary, residual, options)
+              for name, (residual, options) in models.items()}
     return comparison(part, builds, task, budget, protocol, measure=partial(gates, task),
                       **settings)
 
@@ -91,8 +109,8 @@ def paper() -> list[Arm]:
     of = DDL_TRAINING
     stated = {name: of[name] for name in ("steps", "batch", "lr", "warmup", "weight_decay", "clip")}
     task = Stream("fineweb-edu", context=of["length"], tokenizer="gpt2", validation=1024)
-    return on("text", task, CONFIGS["paper"], MODELS, Budget(**stated, evaluate_every=1000),
-              Protocol.stated(of["lr"], seeds=(0, 1, 2)),
+    return on("text", task, CONFIGS["paper"], with_controls(DDL_PUBLISHED),
+              Budget(**stated, evaluate_every=1000), Protocol.stated(of["lr"], seeds=(0, 1, 2)),
               engine=Engine(precision="bfloat16", accumulate=15))
 
 
@@ -103,8 +121,9 @@ DIFFERS = {
     "gpu": "Bytes instead of word pieces, so the unit is nats per byte. Width 256 and 6 blocks, "
            "about 5 million parameters. 400 steps of 64 windows of 256 bytes of one book, "
            "sixteen seeds, and a learning rate searched for each model.",
-    "paper": "Three seeds. Each block has two compressors, where the source shares one. The end of "
-             "the cosine, which the source leaves open, is a tenth of the rate.",
+    "paper": "Three seeds. The standard parameterisation in the place of μP, whose multipliers the "
+             "source doesn't state. 50,257 tokens, where the public code pads them to 50,304. The "
+             "end of the cosine, which the source leaves open, is a tenth of the rate.",
 }
 
 
