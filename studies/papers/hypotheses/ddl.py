@@ -100,7 +100,7 @@ HYPOTHESES = [
         study="headline", part="text", claim=gain("delta-matrix", "additive"),
         unit="nats per byte"),
     row("ddl-mup", "DDL", "§5.1", "With μP one learning rate suits both sizes.",
-        remark="Nothing here uses μP: the budget “paper” has the paper's rate in the standard "
+        remark="Nothing here uses μP: the size “paper” has the paper's rate in the standard "
                "parameterisation. The text doesn't say which multipliers it takes."),
     row("ddl-skip", "DDL", "§3.2",
         "Gates near the identity are crucial for signals in very deep networks.",
