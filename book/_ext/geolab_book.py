@@ -105,7 +105,7 @@ def with_the_address(app, config):
     """What needs the repository's public address: links to it, and the address of each page."""
     config.html_search_scorer = str(SCORER)
     options = config.html_theme_options
-    options["logo"] = {"text": config.html_title}
+    options["logo"] = {"text": config.html_title, "alt_text": "An F and its mirror image"}
     if url := options.get("repository_url"):
         options["use_repository_button"] = True
         owner, name = url.removeprefix("https://github.com/").split("/")
