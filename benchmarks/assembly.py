@@ -1,11 +1,13 @@
 """What the compiler makes of each kernel for a GPU, on a machine without one: registers, spills,
-and the width of its loads and stores.
+the programs that run at once, the bytes that a launch is given, the width of its loads and stores,
+and its products on matrix units.
 
-    python -m benchmarks.assembly --out results/assembly.json   every kernel, at the benchmark's d
+    python -m benchmarks.assembly --out results/assembly.json   every kernel, at the benchmark sizes
     python -m benchmarks.assembly stream_read --capability 80   one operator, for another capability
 
-The public functions run on CPU tensors of the right shapes. Their launches are caught before they
-reach a device, and each kernel is compiled for the arguments that it would have got.
+The public functions run on CPU tensors of the right shapes, which hold nothing. Their launches are
+caught before they reach a device, and each kernel is compiled for the arguments that it would have
+got.
 """
 
 import argparse
@@ -16,6 +18,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from math import prod
 from pathlib import Path
 from unittest.mock import patch
 
@@ -25,18 +28,23 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia import __file__ as nvidia
 from triton.compiler import ASTSource
 
-from benchmarks.cases import CASES, SIZES, STREAMS, Case, draws
-from benchmarks.command import add_output, check_output
-from benchmarks.timing import cotangents_of, outputs_of
+from benchmarks.cases import CASES, SIZES, STREAMS, Case
+from benchmarks.command import add_output, check_output, rounded
+from benchmarks.timing import outputs_of
 from geolab.kernels import launch
 from geolab.kernels.twins import TWINS
 from studies.results import record
 
-# a kernel, its arguments by name, and options such as num_warps
-Launch = tuple[triton.JITFunction, dict, dict]
+# a kernel, its programs, its arguments by name, and options such as num_warps
+Launch = tuple[triton.JITFunction, int, dict, dict]
 
 QUESTION = "what the compiler makes of each kernel"
 WIDTHS = {".128": 16, ".64": 8, "16": 2, "8": 1}  # bytes of a load by its modifier; 4 without one
+# in PTX, a product on matrix units, and the format of its operands
+PRODUCT = re.compile(r"mma\S*\.(bf16|f16|tf32)\.\1\b")
+# compute capability times ten -> multiprocessors of an A100, or of an H100 and an H200, and the
+# bytes of shared memory of each
+DEVICES = {80: (108, 164 * 2**10), 90: (132, 228 * 2**10)}
 
 
 def launches(run: Callable[[], object]) -> list[Launch]:
@@ -46,7 +54,8 @@ def launches(run: Callable[[], object]) -> list[Launch]:
     def catch(kernel, *args, grid, warmup, **options):
         names = [p.name for p in kernel.params]
         by_name = {name: options.pop(name) for name in names if name in options}
-        caught.append((kernel, dict(zip(names, args, strict=False)) | by_name, options))
+        caught.append((kernel, prod(grid), dict(zip(names, args, strict=False)) | by_name,
+                       options))
 
     with (patch.object(triton.JITFunction, "run", catch),
           patch.object(launch, "INTERPRETED", True)):
@@ -74,9 +83,25 @@ def compiled(kernel: triton.JITFunction, given: dict, options: dict, capability:
     return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
 
 
-def report(kernel: triton.JITFunction, given: dict, options: dict, capability: int = 90) -> dict:
-    """Registers per thread, bytes of stack (spills), bytes of shared memory, warps, and how many
-    global loads and stores there are of each width in bytes.
+def resident(registers: int, shared: int, warps: int, capability: int = 90) -> int:
+    """How many programs fit on a multiprocessor at once.
+
+    It has 65 536 registers, given out in eights per thread, and room for 64 warps and 32 programs.
+    Each program takes a kilobyte of shared memory besides its own.
+    """
+    threads = 32 * warps
+    return min(65536 // (threads * -(-registers // 8) * 8), 64 // warps, 32,
+               DEVICES[capability][1] // (shared + 1024))
+
+
+def report(kernel: triton.JITFunction, programs: int, given: dict, options: dict,
+           capability: int = 90) -> dict:
+    """Registers per thread, bytes of stack (spills), bytes of shared memory, warps and programs.
+
+    `resident` programs run on a multiprocessor at once, and `waves` is how often the programs fill
+    the device. `bytes` counts each tensor of the launch once. There is also how many global loads
+    and stores have each width in bytes, how many products on matrix units have each format, and
+    how many numbers are rounded to tf32 for them.
     """
     binary = compiled(kernel, given, options, capability)
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -93,28 +118,42 @@ def report(kernel: triton.JITFunction, given: dict, options: dict, capability: i
     for kind, modifiers in re.findall(r"\b(LDG|STG)(?:STS)?\.E((?:\.\w+)*)", sass):
         width = next((bytes_ for mark, bytes_ in WIDTHS.items() if mark in modifiers), 4)
         widths[kind, width] += 1
+    warps, shared = binary.metadata.num_warps, binary.metadata.shared
+    at_once = resident(numbers["REG"], shared, warps, capability)
+    tensors = {t.data_ptr(): t.nbytes for t in given.values() if isinstance(t, torch.Tensor)}
     return {"kernel": kernel.fn.__name__, "registers": numbers["REG"], "stack": numbers["STACK"],
-            "shared": binary.metadata.shared, "warps": binary.metadata.num_warps,
+            "shared": shared, "warps": warps, "programs": programs, "resident": at_once,
+            "waves": rounded(programs / at_once / DEVICES[capability][0]),
+            "bytes": sum(tensors.values()),
+            "products": dict(sorted(Counter(PRODUCT.findall(binary.asm["ptx"])).items())),
+            "rounded": binary.asm["ptx"].count("cvt.rna.tf32"),
             "loads": {w: c for (k, w), c in sorted(widths.items()) if k == "LDG"},
             "stores": {w: c for (k, w), c in sorted(widths.items()) if k == "STG"}}
 
 
-def passes(case: Case, d: int, tokens: int = 64) -> list[Launch]:
-    """The launches of a case, forward and backward, with its state in bfloat16.
-
-    No kernel is compiled for a fixed number of tokens, so that `tokens` doesn't matter.
-    """
+def passes(case: Case, N: int, d: int, dtype: torch.dtype = torch.bfloat16) -> list[Launch]:
+    """The launches of a case, forward and backward, with its state in this dtype."""
     def run():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # nothing is computed, so the numbers mean nothing
             outputs = outputs_of(kernel, inputs)
-            torch.autograd.grad(outputs, inputs, cotangents_of(outputs))
+            torch.autograd.grad(outputs, inputs, [torch.empty_like(y) for y in outputs])
 
     kernel = partial(TWINS[case.twin], **case.options)
-    dtype = torch.bfloat16 if case.kind == "state" else torch.float32
-    drawn = case.inputs(tokens, STREAMS, d, *draws("cpu", dtype, seed=0))
+    drawn = case.inputs(N, STREAMS, d, lambda *shape: torch.empty(shape, dtype=dtype),
+                        lambda *shape: torch.empty(shape))
     inputs = tuple(x.detach().requires_grad_() for x in drawn)
     return launches(run)
+
+
+def line(row: dict) -> str:
+    """One row of the printed table."""
+    wide = ["  ".join(f"{width} × {times}" for width, times in row[side].items())
+            for side in ("loads", "stores")]
+    return (f"{row['operator']:<22} {row['N']:>5} {row['d']:>4}  {row['kernel']:<22} "
+            f"{row['registers']:>9} {row['stack']:>5} {row['shared']:>6} {row['warps']:>5} "
+            f"{row['programs']:>8} {row['resident']:>8} {row['waves']:>6.3g} "
+            f"{row['bytes'] / 1e6:>6.1f}  " + " | ".join(wide))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -124,30 +163,31 @@ def main(arguments: list[str] | None = None) -> None:
                         help=f"operators to compile (default all of {'; '.join(CASES)})")
     parser.add_argument("--features", type=int,
                         help="features d per stream (default the benchmark's)")
-    parser.add_argument("--capability", type=int, default=90,
+    parser.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), default="bfloat16",
+                        help="the state's (default %(default)s)")
+    parser.add_argument("--capability", type=int, choices=DEVICES, default=90,
                         help="the GPU's compute capability, times ten (default %(default)s)")
     add_output(parser)
     given = parser.parse_args(arguments)
     if strange := [name for name in given.only if name not in CASES]:
         parser.error(f"NAME must be one of {'; '.join(CASES)}, got {strange[0]!r}")
     check_output(parser, given)
-    print(f"{'operator':<22} {'d':>5}  {'kernel':<28} {'registers':>9} {'stack':>5} {'shared':>7} "
-          f"{'warps':>5}  loads and stores: bytes × times")
+    print(f"{'operator':<22} {'N':>5} {'d':>4}  {'kernel':<22} {'registers':>9} {'stack':>5} "
+          f"{'shared':>6} {'warps':>5} {'programs':>8} {'resident':>8} {'waves':>6} {'MB':>6}  "
+          "loads and stores: bytes × times")
     rows = []
     for name, case in CASES.items():
         if not given.only or name in given.only:
-            for d in dict.fromkeys(given.features or d for _, d in SIZES[case.kind]):
-                for launch_ in passes(case, d):
-                    row = {"operator": name, "d": d} | report(*launch_, given.capability)
+            sizes = SIZES[case.kind]
+            for N, d in [(sizes[0][0], given.features)] if given.features else sizes:
+                for launch_ in passes(case, N, d, getattr(torch, given.dtype)):
+                    row = {"operator": name, "N": N, "d": d} | report(*launch_, given.capability)
                     rows.append(row)
-                    wide = ["  ".join(f"{width} × {times}" for width, times in row[side].items())
-                            for side in ("loads", "stores")]
-                    print(f"{name:<22} {d:>5}  {row['kernel']:<28} {row['registers']:>9} "
-                          f"{row['stack']:>5} {row['shared']:>7} {row['warps']:>5}  "
-                          + " | ".join(wide), flush=True)
+                    print(line(row), flush=True)
     if given.out:
         record(given.out, QUESTION,
-               {"device": "none", "capability": given.capability, "n": STREAMS, "rows": rows},
+               {"device": "none", "capability": given.capability, "n": STREAMS,
+                "dtype": given.dtype, "rows": rows},
                force=given.force)
 
 

@@ -59,6 +59,14 @@ def _mix_write(N, n, d, state, number):
     return state(N, n, d), number(N, n, n), number(N, n), state(N, d)
 
 
+def _shared(N, n, d, state, number):
+    return state(N, n, d), number(n, n), number(n), state(N, d)
+
+
+def _autocast(N, n, d, state, number):
+    return number(N, n, d), number(N, n, n), number(N, n), number(N, d).bfloat16()
+
+
 def _gated(N, n, d, state, number):
     return (state(N, n, d), number(N, n), number(N, n), number(N),
             F.normalize(number(N, n), dim=-1), number(N).sigmoid())
@@ -70,6 +78,21 @@ def _delta(N, n, d, state, number):
 
 def _delta_matrix(N, n, d, state, number):
     return state(N, d, CHANNELS), state(N, d), number(N, CHANNELS), 2 * number(N).sigmoid()
+
+
+def _layer(N, n, d, state, number):
+    maps = state(CHANNELS, d) / d**0.5, state(CHANNELS), state(1, d) / d**0.5, state(1)
+    return state(N, d, CHANNELS), *(state(N, d) for _ in range(3)), *maps
+
+
+def delta_layer(x: Tensor, direction: Tensor, value_of: Tensor, rate_of: Tensor, value_map: Tensor,
+                value_bias: Tensor, rate_map: Tensor, rate_bias: Tensor) -> Tensor:
+    """The delta update with v = 4 σ(W u + b) and β = 2 σ(w c + b), as the authors of Deep Delta
+    Learning fuse it: u is `value_of`, c is `rate_of`, and k is guarded by EPS √d (DDL section 4.1).
+    """
+    value = 4 * F.linear(value_of, value_map, value_bias).sigmoid()
+    rate = 2 * F.linear(rate_of, rate_map, rate_bias).sigmoid().squeeze(-1)
+    return operators.delta_update(x, direction, value, rate, eps=EPS * x.shape[-2]**0.5)
 
 
 def _diagonal(N, n, d, state, number):
@@ -97,6 +120,12 @@ CASES: dict[str, Case] = {
     "stream_mix": Case("stream_mix", operators.stream_mix, _mix, floors.stream_mix),
     "stream_mix_write": Case(
         "stream_mix_write", operators.stream_mix_write, _mix_write, floors.stream_mix_write),
+    "stream_mix_write, shared": Case(  # one row of coefficients for all tokens
+        "stream_mix_write", operators.stream_mix_write, _shared,
+        lambda N, n, d, e: floors.stream_mix_write(N, n, d, e, rows=1)),
+    "stream_mix_write, autocast": Case(  # a float32 state, and a bfloat16 sublayer
+        "stream_mix_write", operators.stream_mix_write, _autocast,
+        lambda N, n, d, e: floors.stream_mix_write(N, n, d, 4, written=2)),
     "gated_mix": Case("gated_mix", operators.gated_mix, _gated, floors.gated_mix),
     "delta_update": Case(
         "delta_update", operators.delta_update, _delta,
@@ -122,6 +151,14 @@ CASES: dict[str, Case] = {
     "cayley_skew4": Case(
         "cayley_skew4", operators.cayley_skew4, _skew, lambda N, n, d, e: floors.cayley_skew4(N),
         "matrices"),
+}
+
+
+# What a peer fuses and we compose: a kernel of ours, and operations of PyTorch around it.
+COMPOSED: dict[str, Case] = {
+    "delta_layer, d_v = 4": Case(
+        "delta_update", delta_layer, _layer,
+        lambda N, n, d, e: floors.delta_layer(N, d, CHANNELS, e)),
 }
 
 

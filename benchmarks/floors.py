@@ -28,12 +28,18 @@ def stream_mix(N: int, n: int, d: int, e: int = 2) -> Bytes:
     return Bytes(2 * n * e * N * d + 4 * N * n**2, 3 * n * e * N * d + 8 * N * n**2)
 
 
-def stream_mix_write(N: int, n: int, d: int, e: int = 2) -> Bytes:
+def stream_mix_write(N: int, n: int, d: int, e: int = 2, *, rows: int | None = None,
+                     written: int | None = None) -> Bytes:
     """H X + b ⊗ h. Forward reads n + 1 vectors and writes n; backward reads 2n + 1 and writes
     n + 1.
+
+    Arguments:
+        rows: how many rows of coefficients there are, if tokens share them.
+        written: bytes per number of h, if it has another dtype than the state.
     """
-    return Bytes((2 * n + 1) * e * N * d + 4 * N * (n**2 + n),
-                 (3 * n + 2) * e * N * d + 8 * N * (n**2 + n))
+    rows, written = N if rows is None else rows, e if written is None else written
+    return Bytes((2 * n * e + written) * N * d + 4 * rows * (n**2 + n),
+                 (3 * n * e + 2 * written) * N * d + 8 * rows * (n**2 + n))
 
 
 def gated_mix(N: int, n: int, d: int, e: int = 2) -> Bytes:
@@ -47,6 +53,14 @@ def delta_update(N: int, d: int, d_v: int = 1, e: int = 2) -> Bytes:
     """
     return Bytes((2 * d_v + 1) * e * N * d + 4 * N * (d_v + 1),
                  (3 * d_v + 2) * e * N * d + 8 * N * (d_v + 1))
+
+
+def delta_layer(N: int, d: int, d_v: int, e: int = 2) -> Bytes:
+    """X + β k (vᵀ − kᵀX), with v and β from linear maps of two more vectors. Forward reads X, k and
+    those two, and writes X; backward reads the gradient too and writes the gradients of all.
+    """
+    maps = (d_v + 1) * (d + 1)
+    return Bytes((2 * d_v + 3) * e * N * d + e * maps, (3 * d_v + 6) * e * N * d + 2 * e * maps)
 
 
 def diagonal_update(N: int, d: int, e: int = 2) -> Bytes:

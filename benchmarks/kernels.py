@@ -1,22 +1,29 @@
-"""Every kernel against eager PyTorch, torch.compile and other libraries' kernels, its peers, on a
+"""Every kernel against eager PyTorch, torch.compile and other people's kernels, its peers, on a
 CUDA device, forward and backward.
 
-    python -m benchmarks.kernels --out results/kernels_h200.json         everything: some minutes
-    python -m benchmarks.kernels --only stream_read --quick              an eighth of the tokens
-    TRITON_INTERPRET=1 python -m benchmarks.kernels --interpret          no GPU: errors, no times
+    python -m benchmarks.kernels --out results/kernels_h200.json     everything: some minutes
+    python -m benchmarks.kernels --only stream_read sinkhorn --quick  two operators, fewer tokens
+    python -m benchmarks.kernels --dtype float16 --without compiled   another state, and no compiler
+    TRITON_INTERPRET=1 python -m benchmarks.kernels --interpret      no GPU: errors, no times
+
+Each operator has a file of its own, written when it is measured: --out results/kernels_h200.json
+makes results/kernels_h200.stream_read.json and so on.
 
 Before anything is timed, the outputs and all gradients of each contender are compared with a
 reference in float64, at the full size, in memory that held NaN before. A contender with a wrong
 output isn't timed, and one with a wrong gradient has no backward time.
 
   µs       the median time of one pass on the device, by replays of CUDA graphs that take turns
-  floor    bytes of the floor / time / bandwidth of a copy that is measured in the same run. A pass
-           that moves each number once and does nothing else has 100 %
+  copy     the share that a copy takes of this time. The copy reads and writes as many bytes as the
+           pass must at least, in the same ratio, and takes turns with the contenders. A pass that
+           moves each number once and does nothing else has 100 %
   peak     memory that is allocated beside the inputs
   error    ‖got − wanted‖ / ‖wanted‖, the worst of the outputs (forward) and of the gradients
-           (backward); ! marks an error above the tolerance
+           (backward); ! marks an error above the tolerance, or a kernel's result that is too long
+           or too short along what is wanted
 
-The peers are compared if they are installed: pip install liger-kernel hyper-connections.
+The peers are compared if they are at hand: pip install liger-kernel hyper-connections, and --ddl
+PATH for a checkout of github.com/yifanzhang-pro/deep-delta-learning.
 """
 
 import argparse
@@ -25,37 +32,52 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from statistics import median, quantiles
+from typing import NamedTuple
 from unittest.mock import patch
 
 import torch
 from torch import Tensor
 
 from benchmarks import timing
-from benchmarks.cases import CASES, SIZES, STREAMS, Case, draws
+from benchmarks.cases import CASES, COMPOSED, SIZES, STREAMS, Case, draws
 from benchmarks.command import add_output, check_output, require_cuda, rounded
-from benchmarks.floors import Bytes
-from benchmarks.peers import installed, peers
+from benchmarks.peers import DDL_FILE, Contender, installed, peers
 from geolab import kernels
 from studies.results import record
 
+ALL = CASES | COMPOSED
 SIDES = ("forward", "backward")
-KERNEL_TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 4e-3}
+DTYPES = {name: getattr(torch, name) for name in ("bfloat16", "float16", "float32")}
+# Rounding normal numbers once gives 1.66e-3 and 2.1e-4
+KERNEL_TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 2e-3, torch.float16: 3e-4}
+BIAS = 1e-4  # of a kernel along what is wanted: rounding to nearest has almost none
 # eager PyTorch rounds coefficients and sums to the state's dtype
-OTHER_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 3e-2}
-CACHE = 128 * 2**20  # bytes; more than the L2 cache of any device so far
+OTHER_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 4e-3}
+WORK = 3e9  # bytes: about a millisecond of a pass
 TINY = {"state": ((37, 48),), "matrices": ((37, 0),)}
 QUESTION = "kernels against PyTorch eager, torch.compile and peers: one pass on the device"
 
 
-def contenders(name: str, case: Case, compiler: str) -> dict[str, Callable]:
-    """Name -> function, for everything that computes a case. The kernel comes first, if there is
-    one.
-    """
-    compiled = torch.compile(case.function, fullgraph=True, dynamic=False, backend=compiler)
+class Options(NamedTuple):
+    """How to measure. Without rounds there are errors and no times."""
+
+    device: str = "cuda"
+    rounds: int = 31
+    dtype: torch.dtype = torch.bfloat16
+    without: tuple[str, ...] = ()
+    ddl: Path | None = None
+
+
+def contenders(name: str, case: Case, options: Options) -> dict[str, Contender]:
+    """Name -> contender, for all that compute a case. The kernel comes first, if there is one."""
+    backend = "inductor" if options.device == "cuda" else "aot_eager"
+    compiled = torch.compile(case.function, fullgraph=True, dynamic=False, backend=backend)
     ours = {"kernel": _under("always", case.function)} if case.twin in kernels.TWINS else {}
-    return ours | {"eager": _under("never", case.function),
-                   "compiled": _under("never", compiled)} | peers(name)
+    found = ours | {"eager": _under("never", case.function), "compiled": _under("never", compiled)}
+    known = {who: Contender(run) for who, run in found.items()} | peers(name, options.ddl)
+    return {who: contender for who, contender in known.items() if who not in options.without}
 
 
 def _under(mode: str, function: Callable) -> Callable:
@@ -72,28 +94,41 @@ def wanted(case: Case, inputs: tuple[Tensor, ...], cotangents: list[Tensor]) -> 
     with kernels.use("never"):
         outputs = timing.outputs_of(case.function, leaves)
     return [*(y.detach() for y in outputs),
-            *torch.autograd.grad(outputs, leaves, [g.double() for g in cotangents])]
+            *timing.gradients(outputs, leaves, [g.double() for g in cotangents])]
 
 
-def errors(function: Callable, inputs: tuple[Tensor, ...], cotangents: list[Tensor],
-           reference: list[Tensor]) -> tuple[float, float]:
-    """The worst relative error among the outputs, and the worst among the gradients.
+class Error(NamedTuple):
+    """‖got − wanted‖ / ‖wanted‖, and by which share got is too long along what is wanted."""
+
+    distance: float
+    bias: float
+
+
+def errors(contender: Contender, inputs: tuple[Tensor, ...], cotangents: list[Tensor],
+           reference: list[Tensor]) -> tuple[Error, Error]:
+    """The worst errors among the outputs, and the worst among the gradients.
 
     Raises: ValueError for an output or gradient of the wrong shape.
     """
+    given = contender.given(*inputs)
     with _poisoned(inputs[0].is_cuda):
-        outputs = timing.outputs_of(function, inputs)
-        got = [*outputs, *torch.autograd.grad(outputs, inputs, cotangents)]
-    found = [_distance(*pair) for pair in zip(got, reference, strict=True)]
-    return max(found[:len(outputs)]), max(found[len(outputs):])
+        outputs = timing.outputs_of(contender.function, given)
+        got = [*outputs, *timing.gradients(outputs, given, cotangents)]
+    found = [_error(*pair) for pair in zip(got, reference, strict=True)]
+    return _worst(found[:len(outputs)]), _worst(found[len(outputs):])
 
 
-def _distance(got: Tensor, reference: Tensor) -> float:
+def _worst(found: list[Error]) -> Error:
+    return Error(*map(max, zip(*found, strict=True)))
+
+
+def _error(got: Tensor, reference: Tensor) -> Error:
     if got.shape != reference.shape:
         raise ValueError("each output and gradient must have its reference's shape, "
                          f"{tuple(reference.shape)}, got {tuple(got.shape)}")
-    error = ((got.detach().double() - reference).norm() / reference.norm()).item()
-    return error if error == error else float("inf")
+    off = got.detach().double() - reference
+    found = (off.norm() / reference.norm(), (off * reference).sum().abs() / reference.norm()**2)
+    return Error(*(x.item() if x == x else float("inf") for x in found))
 
 
 @contextmanager
@@ -117,123 +152,130 @@ def _poisoned(cuda: bool) -> Iterator[None]:
         yield
 
 
-def measure(name: str, case: Case, N: int, d: int, device: str, bandwidth: float,
-            rounds: int) -> list[dict]:
-    """One row per contender: its errors, and, unless `rounds` is 0, its times and memory.
+def measure(name: str, N: int, d: int, options: Options) -> list[dict]:
+    """One row per contender: its errors, and, unless there are no rounds, its times and memory.
 
-    The row of a contender that fails has the message in place of numbers.
+    The row of a contender that fails has the message in place of numbers. With times, there is also
+    a row for the copies.
     """
     torch._dynamo.reset()  # Dynamo limits how many versions of a function it keeps
-    # Triton's interpreter truncates to bfloat16, where a device rounds
-    dtype = torch.bfloat16 if case.kind == "state" and device == "cuda" else torch.float32
-    state, number = draws(device, dtype, seed=0)
+    case, device = ALL[name], options.device
+    state, number = draws(device, options.dtype, seed=0)
 
     def inputs() -> tuple[Tensor, ...]:
         return tuple(x.detach().requires_grad_() for x in case.inputs(N, STREAMS, d, state, number))
 
     first = inputs()
+    coarsest = max({x.dtype for x in first}, key=lambda dtype: torch.finfo(dtype).eps)
+    what = {"operator": name, "N": N, "n": STREAMS, "d": d,
+            "dtype": str(first[0].dtype).removeprefix("torch.")}
     with torch.no_grad(), kernels.use("never"):
         cotangents = timing.cotangents_of(timing.outputs_of(case.function, first), seed=1)
     reference = wanted(case, first, cotangents)
     rows, right = [], []
-    compiler = "inductor" if device == "cuda" else "aot_eager"
-    for contender, function in contenders(name, case, compiler).items():
-        row: dict = {"operator": name, "contender": contender, "N": N, "n": STREAMS, "d": d,
-               "dtype": str(dtype).removeprefix("torch.")}
+    for who, contender in contenders(name, case, options).items():
+        row: dict = what | {"contender": who}
         rows.append(row)
         try:
-            found = errors(function, first, cotangents, reference)
-            row["error"] = dict(zip(SIDES, found, strict=True))
+            found = errors(contender, first, cotangents, reference)
         # that a contender can't do a size is a result, which the table shows
         except Exception as problem:
             row["failed"] = _message(problem)
             continue
-        tolerance = (KERNEL_TOLERANCE if contender == "kernel" else OTHER_TOLERANCE)[dtype]
-        row["right"] = {side: error <= tolerance for side, error in row["error"].items()}
+        # Triton's interpreter truncates to bfloat16
+        exact = who == "kernel" and name in CASES and (device == "cuda" or coarsest.itemsize == 4)
+        tolerance = (KERNEL_TOLERANCE if exact else OTHER_TOLERANCE)[coarsest]
+        row["error"] = {side: error.distance for side, error in zip(SIDES, found, strict=True)}
+        row["bias"] = {side: error.bias for side, error in zip(SIDES, found, strict=True)}
+        row["right"] = {side: error.distance <= tolerance and (error.bias <= BIAS or not exact)
+                        for side, error in zip(SIDES, found, strict=True)}
         if row["right"]["forward"]:
-            right.append((row, function))
+            right.append((row, contender))
     del reference
-    if rounds:
+    if options.rounds:
+        size, outputs = (sum(x.nbytes for x in tensors) for tensors in (first, cotangents))
+        floor = case.floor(N, STREAMS, d, options.dtype.itemsize)
+        # (bytes read, bytes written) of each pass
+        least = ((floor.forward - outputs, outputs), (floor.backward - size, size))
         # enough input sets to exceed the cache, and for about a millisecond of work
-        floor, size = case.floor(N, STREAMS, d, dtype.itemsize), sum(x.nbytes for x in first)
-        more = min(64, max(2, 2 * CACHE // size, int(1e-3 * bandwidth / floor.forward))) - 1
-        _time(right, [first, *(inputs() for _ in range(more))], cotangents, floor, bandwidth,
-              rounds)
+        count = max(2, 1 + 2 * timing.cache_bytes() // size, min(64, int(WORK / floor.forward)))
+        sets = [first, *(inputs() for _ in range(count - 1))]
+        rows.append(_time(right, sets, cotangents, least, options.rounds) | what)
     return rows
 
 
-def _time(right: list[tuple[dict, Callable]], sets: list[tuple[Tensor, ...]],
-          cotangents: list[Tensor], floor: Bytes, bandwidth: float, rounds: int) -> None:
-    """Add times and memory to the rows of contenders with right outputs.
+def _time(right: list[tuple[dict, Contender]], sets: list[tuple[Tensor, ...]],
+          cotangents: list[Tensor], least: tuple[tuple[int, int], ...], rounds: int) -> dict:
+    """Add times and memory to the rows of contenders with right outputs. Returns the copies' row.
 
     A contender with a wrong gradient gets no backward time.
     """
-    graphs = []
-    for row, function in right:
+    copies = [timing.copied(read, written, len(sets)) for read, written in least]
+    copy: dict = {"contender": "copy", "sets": len(sets), "right": dict.fromkeys(SIDES, True)}
+    timed = {"copy": (copy, dict(zip(SIDES, (run for run, _ in copies), strict=True)))}
+    for row, contender in right:
         try:
-            peaks = timing.peaks(function, sets[0], cotangents)
+            own = [contender.given(*inputs) for inputs in sets]
+            peaks = timing.peaks(contender.function, own[0], cotangents)
             row["peak_bytes"] = dict(zip(SIDES, peaks, strict=True))
-            graphs.append((row, timing.captured(function, sets, cotangents)))
+            passes = timing.captured(contender.function, own, cotangents)
+            timed[row["contender"]] = row, {side: getattr(passes, side).replay for side in SIDES}
         except Exception as problem:  # as above: not every peer can be captured in a graph
             row["failed"] = _message(problem)
-    runs = {(place, side): getattr(passes, side).replay for place, (_, passes) in enumerate(graphs)
-            for side in SIDES}
-    for (place, side), seconds in timing.turns(runs, rounds).items():
-        row, _ = graphs[place]
-        if row["right"][side]:
-            time, tenths = median(seconds) / len(sets), quantiles(seconds, n=10)
-            for key, found in {"us": 1e6 * time, "us_low": 1e6 * tenths[0] / len(sets),
-                               "us_high": 1e6 * tenths[-1] / len(sets),
-                               "floor_share": getattr(floor, side) / time / bandwidth}.items():
-                row.setdefault(key, {})[side] = rounded(found)
-    graphs.clear()
-    runs.clear()
+    seconds = timing.turns({(who, side): run for who, (_, runs) in timed.items()
+                            for side, run in runs.items()}, rounds,
+                           meanwhile=lambda: copy.update(clocks=timing.clocks()))
+    for place, side in enumerate(SIDES):
+        # the seconds that copying the floor's bytes would take
+        rate = copies[place][1] / median(seconds["copy", side])
+        ideal = sum(least[place]) / rate
+        copy.setdefault("bytes_a_second", {})[side] = rounded(len(sets) * rate)
+        for who, (row, _) in timed.items():
+            if row["right"][side]:
+                time, tenths = median(seconds[who, side]), quantiles(seconds[who, side], n=10)
+                for key, found in {"us": 1e6 * time, "us_low": 1e6 * tenths[0],
+                                   "us_high": 1e6 * tenths[-1]}.items():
+                    row.setdefault(key, {})[side] = rounded(found / len(sets))
+                row.setdefault("copy_share", {})[side] = rounded(ideal / time)
+    timed.clear()
     gc.collect()
     torch.cuda.empty_cache()
+    return copy
 
 
 def _message(problem: Exception) -> str:
     return f"{type(problem).__name__}: {problem}".splitlines()[0][:300]
 
 
-HEAD = (f"{'operator':<21} {'N':>6} {'d':>5}  {'contender':<17} "
-        + "  ".join(f"{time:>8} {'floor':>6} {'peak':>9} {'error':>8} "
+HEAD = (f"{'operator':<26} {'N':>6} {'d':>5}  {'contender':<17} "
+        + "  ".join(f"{time:>8} {'copy':>6} {'peak':>9} {'error':>8} "
                     for time in ("µs", "µs back")))
 
 
 def line(row: dict) -> str:
     """One row of the printed table."""
-    head = f"{row['operator']:<21} {row['N']:>6} {row['d']:>5}  {row['contender']:<17} "
-    if "error" not in row:
+    head = f"{row['operator']:<26} {row['N']:>6} {row['d']:>5}  {row['contender']:<17} "
+    if "right" not in row:
         return head + row["failed"][:90]
     cells = []
     for side in SIDES:
-        timed, peak = "us" in row and side in row["us"], row.get("peak_bytes")
-        share = f"{100 * row['floor_share'][side]:>4.0f} %" if timed else f"{'-':>6}"
-        cells.append((f"{row['us'][side]:>8.1f} {share}" if timed else f"{'-':>8} {share}")
+        timed, peak, error = side in row.get("us", ()), row.get("peak_bytes"), row.get("error")
+        cells.append((f"{row['us'][side]:>8.1f} {100 * row['copy_share'][side]:>4.0f} %" if timed
+                      else f"{'-':>8} {'-':>6}")
                      + (f" {peak[side] / 2**20:>5.0f} MiB" if peak else f" {'-':>9}")
-                     + f" {row['error'][side]:>8.1e}{' ' if row['right'][side] else '!'}")
+                     + (f" {error[side]:>8.1e}" if error else f" {'-':>8}")
+                     + (" " if row["right"][side] else "!"))
     return head + "  ".join(cells) + row.get("failed", "")[:60]
 
 
-def run(names: list[str], sizes: dict, device: str, rounds: int) -> dict:
-    """All rows, with the bandwidth of a copy before and after them.
-
-    Arguments:
-        sizes: kind of a case -> pairs of N and d.
-        rounds: of timing; 0 measures errors alone.
-    """
-    bandwidth = timing.copy_bandwidth() if rounds else 0.0
-    print(HEAD, flush=True)
+def run(name: str, sizes: dict, options: Options) -> dict:
+    """All rows of an operator, at all `sizes`: kind of a case -> pairs of N and d."""
     rows = []
-    for name in names:
-        for N, d in sizes[CASES[name].kind]:
-            for row in measure(name, CASES[name], N, d, device, bandwidth, rounds):
-                rows.append(row)
-                print(line(row), flush=True)
-    copies = {"copy_bytes_a_second": [rounded(bandwidth), rounded(timing.copy_bandwidth())],
-              "rounds": rounds} if rounds else {}
-    return copies | {"peers": installed(), "rows": rows}
+    for N, d in sizes[ALL[name].kind]:
+        for row in measure(name, N, d, options):
+            rows.append(row)
+            print(line(row), flush=True)
+    return {"rounds": options.rounds, "peers": installed(options.ddl), "rows": rows}
 
 
 def wrong(rows: list[dict]) -> list[str]:
@@ -244,40 +286,56 @@ def wrong(rows: list[dict]) -> list[str]:
            for row in rows if row["contender"] == "kernel"
            and ("failed" in row or not all(row["right"].values()))]
     return bad + [f"{name} has no kernel" for name in dict.fromkeys(row["operator"] for row in rows)
-                  if CASES[name].twin not in kernels.TWINS]
+                  if ALL[name].twin not in kernels.TWINS]
+
+
+def file_of(out: Path, name: str) -> Path:
+    """The file of an operator: kernels.json -> kernels.delta_update-d_v-4.json."""
+    words = name.replace(",", "").replace(" =", "").split()
+    return out.with_suffix(f".{'-'.join(words)}{out.suffix}")
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add_output(parser)
-    parser.add_argument("--only", metavar="NAME", help="only operators whose name contains NAME")
+    parser.add_argument("--only", nargs="+", choices=ALL, metavar="NAME", default=list(ALL),
+                        help=f"operators (default all of {'; '.join(ALL)})")
+    parser.add_argument("--without", nargs="+", metavar="NAME", default=[],
+                        help="contenders to leave out, such as eager, compiled or liger-kernel")
+    parser.add_argument("--dtype", choices=DTYPES, help="the state's (default bfloat16; float32 "
+                        "with --interpret, since the interpreter truncates to bfloat16)")
+    parser.add_argument("--ddl", type=Path, metavar="PATH",
+                        help="a checkout of the Deep Delta Learning authors' repository")
     parser.add_argument("--quick", action="store_true",
                         help="an eighth of the tokens and fewer rounds, for a first look")
     parser.add_argument("--interpret", action="store_true",
                         help="without a GPU: only the errors, at tiny sizes, in Triton's "
                              "interpreter")
     given = parser.parse_args(arguments)
-    names = [name for name in CASES if not given.only or given.only in name]
-    if not names:
-        parser.error(f"--only must be part of one of the names {'; '.join(CASES)}, "
-                     f"got {given.only!r}")
-    check_output(parser, given)
+    if given.ddl and not (given.ddl / DDL_FILE).is_file():
+        parser.error(f"--ddl must be a folder with {DDL_FILE}, got {given.ddl}")
+    files = {name: file_of(given.out, name) for name in given.only} if given.out else {}
+    for path in files.values():
+        check_output(parser, argparse.Namespace(out=path, force=given.force))
     if given.interpret and (torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") != "1"):
         parser.error("--interpret needs TRITON_INTERPRET=1 in the environment, and a PyTorch that "
                      "sees no CUDA device (CUDA_VISIBLE_DEVICES= hides them)")
-    if given.interpret:
-        found = run(names, TINY, "cpu", rounds=0)
-    else:
+    if not given.interpret:
         require_cuda(parser, "--interpret checks the kernels without one")
-        sizes = {kind: tuple((N // 8, d) for N, d in pairs)
-                 for kind, pairs in SIZES.items()} if given.quick else SIZES
-        found = run(names, sizes, "cuda", rounds=9 if given.quick else 31)
-        before, after = found["copy_bytes_a_second"]
-        print(f"copy: {before:.3g} and {after:.3g} bytes per second, before and after")
-    if given.out:
-        record(given.out, QUESTION, found, force=given.force)
-    if bad := wrong(found["rows"]):
+    device, rounds, usual = (("cpu", 0, "float32") if given.interpret
+                             else ("cuda", 9 if given.quick else 31, "bfloat16"))
+    sizes = TINY if given.interpret else SIZES if not given.quick else {
+        kind: tuple((N // 8, d) for N, d in pairs) for kind, pairs in SIZES.items()}
+    options = Options(device, rounds, DTYPES[given.dtype or usual], tuple(given.without), given.ddl)
+    print(HEAD, flush=True)
+    bad = []
+    for name in given.only:
+        found = run(name, sizes, options)
+        bad += wrong(found["rows"])
+        if given.out:
+            record(files[name], QUESTION, found, force=given.force)
+    if bad:
         sys.exit("wrong: " + "; ".join(bad))
 
 

@@ -6,6 +6,7 @@ cache, and long enough that the time of a launch doesn't matter. Functions that 
 turns.
 """
 
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -34,9 +35,15 @@ def cotangents_of(outputs: Sequence[Tensor], seed: int = 0) -> list[Tensor]:
     return [torch.randn(y.shape, generator=generator, device=y.device).to(y.dtype) for y in outputs]
 
 
+def gradients(outputs: Sequence[Tensor], inputs: Sequence[Tensor],
+              cotangents: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The gradients with respect to all inputs that need one."""
+    return torch.autograd.grad(outputs, [x for x in inputs if x.requires_grad], cotangents)
+
+
 def captured(function: Function, sets: Sequence[Sequence[Tensor]],
              cotangents: Sequence[Tensor]) -> Passes:
-    """The function on every input set, and its gradients with respect to all inputs, as graphs.
+    """The function on every input set, and its gradients, as graphs.
 
     Each backward pass frees what its forward pass kept, as in training, and its gradients are freed
     before the next ones are computed.
@@ -45,22 +52,40 @@ def captured(function: Function, sets: Sequence[Sequence[Tensor]],
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):  # what compiles or allocates only once does so here
         for _ in range(3):
-            torch.autograd.grad(outputs_of(function, sets[0]), sets[0], cotangents)
+            gradients(outputs_of(function, sets[0]), sets[0], cotangents)
     torch.cuda.current_stream().wait_stream(stream)
     passes = Passes(torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph())
     with torch.cuda.graph(passes.forward, stream=stream):
         outputs = [outputs_of(function, inputs) for inputs in sets]
     with torch.cuda.graph(passes.backward, pool=passes.forward.pool(), stream=stream):
         for inputs in sets:
-            torch.autograd.grad(outputs.pop(0), inputs, cotangents)
+            gradients(outputs.pop(0), inputs, cotangents)
     return passes
 
 
-def turns(runs: Mapping[str, Callable[[], object]], rounds: int,
-          warm_up: int = 3) -> dict[str, list[float]]:
+def recorded(run: Callable[[], object]) -> torch.cuda.CUDAGraph:
+    """What the function launches, as a graph. It has run once before, to compile."""
+    run()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return graph
+
+
+def copied(read: int, written: int, times: int) -> tuple[Callable[[], None], int]:
+    """A graph's replay that copies `times` times (see `Copy`), and the bytes of one copy."""
+    from benchmarks.copies import Copy  # which needs Triton
+
+    copy = Copy(read, written, "cuda", cache_bytes())
+    return recorded(lambda: copy.run(times)).replay, copy.nbytes
+
+
+def turns(runs: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 3,
+          meanwhile: Callable[[], object] = lambda: None) -> dict[str, list[float]]:
     """Seconds of each run in each round, between events on the device.
 
-    In a round every run has one turn. The first `warm_up` rounds don't count.
+    In a round every run has one turn. The first `warm_up` rounds don't count. When all runs are on
+    their way, and the device is at work, the host calls `meanwhile`.
     """
     marks = []
     for _ in range(warm_up + rounds):
@@ -70,17 +95,31 @@ def turns(runs: Mapping[str, Callable[[], object]], rounds: int,
             run()
             event.record()
         marks.append(row)
+    meanwhile()
     torch.cuda.synchronize()
     return {name: [row[i].elapsed_time(row[i + 1]) / 1e3 for row in marks[warm_up:]]
             for i, name in enumerate(runs)}
 
 
-def copy_bandwidth(nbytes: int = 2**31, rounds: int = 15) -> float:
-    """Bytes per second, reads plus writes, of a copy on the device: the median of the rounds."""
-    source = torch.randint(0, 2**15, (nbytes // 2,), dtype=torch.int16, device="cuda")
-    target = torch.empty_like(source)
-    seconds = turns({"copy": lambda: target.copy_(source)}, rounds)["copy"]
-    return 2 * source.nbytes / sorted(seconds)[rounds // 2]
+def cache_bytes() -> int:
+    """The size of the device's L2 cache."""
+    return torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+
+
+CLOCKS = {"clocks.sm": "MHz", "clocks.mem": "MHz of memory", "power.draw": "W",
+          "temperature.gpu": "°C"}
+
+
+def clocks() -> dict[str, float]:
+    """The clocks, the power and the temperature of the device now, if nvidia-smi tells them."""
+    device = torch.cuda.get_device_properties(torch.cuda.current_device()).uuid
+    try:
+        said = subprocess.run(["nvidia-smi", f"--id=GPU-{device}", "--format=csv,noheader,nounits",
+                               f"--query-gpu={','.join(CLOCKS)}"], capture_output=True, text=True,
+                              check=True).stdout
+        return dict(zip(CLOCKS.values(), map(float, said.split(",")), strict=True))
+    except (OSError, subprocess.CalledProcessError, ValueError):
+        return {}
 
 
 def peaks(function: Function, inputs: Sequence[Tensor],
@@ -98,7 +137,7 @@ def peaks(function: Function, inputs: Sequence[Tensor],
     torch.cuda.reset_peak_memory_stats()
     outputs, forward = outputs_of(function, inputs), most()
     torch.cuda.reset_peak_memory_stats()
-    torch.autograd.grad(outputs, inputs, cotangents)
+    gradients(outputs, inputs, cotangents)
     return forward, most()
 
 

@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from numbers import Integral, Number, Real
@@ -64,6 +64,17 @@ def require_width(name: str, tensor: Tensor, width: int) -> None:
     if tensor.shape[-1] != width:
         raise ValueError(f"{name} must have {width} features along its last axis, "
                          f"got shape {tuple(tensor.shape)}")
+
+
+def require_leading(name: str, tensor: Tensor, trailing: int, leading: Sequence[int]) -> None:
+    """Raise ValueError unless the axes of `tensor` before its `trailing` last ones broadcast to
+    `leading`, the axes of x in the same place.
+    """
+    own = tensor.shape[:tensor.ndim - trailing]
+    if own != leading and (len(own) > len(leading) or any(
+            size not in (1, there) for size, there in zip(own[::-1], leading[::-1], strict=False))):
+        raise ValueError(f"{name} must have leading axes that broadcast to those of x, "
+                         f"{tuple(leading)}, got shape {tuple(tensor.shape)}")
 
 
 def require_square(name: str, matrix: Tensor, size: int | None = None) -> None:

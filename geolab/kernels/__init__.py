@@ -19,6 +19,7 @@ from importlib.util import find_spec
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from geolab.checks import require_option
 
@@ -56,11 +57,30 @@ def serves(x: Tensor, streams: int = 1) -> bool:
     """Whether an operator uses its kernel for the state x with this number of streams.
 
     In the mode "auto" it does for float32, bfloat16 and float16 on a CUDA device, if Triton is
-    installed.
+    installed. A kernel reads memory by its address, so in every mode DTensors and other wrappers of
+    tensors take the reference, and so does what torch.func transforms.
     """
     if _mode == "never" or x.dtype not in DTYPES or streams > MOST_STREAMS:
         return False
+    if is_traceable_wrapper_subclass(x) or transformed():
+        return False
     return _mode == "always" or (x.is_cuda and bool(TWINS))
+
+
+def transformed() -> bool:
+    """Whether torch.func (grad, vmap, jvp, ...) transforms what is computed now."""
+    return torch._C._are_functorch_transforms_active()
+
+
+def number(value: Tensor | float, like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A tensor as it is, and a number as a tensor on the device of `like`.
+
+    The device fills it in. A copy from the host would wait for the device, and a CUDA graph could
+    not capture it.
+    """
+    if isinstance(value, Tensor):
+        return value
+    return torch.full((), value, dtype=dtype, device=like.device)
 
 
 def _twins() -> dict[str, Callable]:

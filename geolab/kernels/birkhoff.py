@@ -14,7 +14,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from geolab.kernels.launch import INTERPRETED, buffer, differentiate, op, require, rows
+from geolab.kernels.launch import (
+    INTERPRETED,
+    buffer,
+    cdiv,
+    differentiate,
+    op,
+    power_of_two,
+    require,
+    sizes,
+)
 
 # The backward pass is unrolled, with its history in registers, up to this value of
 # n² (iterations - 1): 24 steps at n = 4 take 247 of a thread's 255 registers, and the compiler
@@ -31,8 +40,7 @@ def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row") ->
     Raises: TypeError for a dtype that kernels don't read.
     """
     require("logits", logits=logits)
-    x = rows(logits.float(), 2)
-    return _sinkhorn(x, iterations - 1, order == "row-column").view(logits.shape)
+    return _sinkhorn(logits.float().contiguous(), iterations - 1, order == "row-column")
 
 
 def _tile(n: int) -> tuple[int, int]:
@@ -42,20 +50,20 @@ def _tile(n: int) -> tuple[int, int]:
     as one load takes: 4 numbers at n = 4 and 8, one number at odd n. Other lanes read the rest of
     the row.
     """
-    power = triton.next_power_of_2(n)
+    power = power_of_two(n)
     return (1024 if INTERPRETED else 32 * min(n & -n, 4) // power), power
 
 
 def _launch(x: Tensor, steps: int, flip: bool, p: Tensor) -> None:
-    N, n, _ = x.shape
+    N, n, _ = sizes(x, 2)
     matrices, power = _tile(n)
-    _scale[(triton.cdiv(N, matrices),)](x, p, N, steps, flip, n, matrices, power, num_warps=1)
+    _scale[(cdiv(N, matrices),)](x, p, N, steps, flip, n, matrices, power, num_warps=1)
 
 
 def _launch_backward(grad: Tensor, x: Tensor, steps: int, flip: bool, grad_x: Tensor) -> None:
-    N, n, _ = x.shape
+    N, n, _ = sizes(x, 2)
     matrices, power = _tile(n)
-    programs = triton.cdiv(N, matrices)
+    programs = cdiv(N, matrices)
     if n**2 * steps <= UNROLLED:
         _scale_backward[(programs,)](grad, x, grad_x, N, steps, flip, n, matrices, power,
                                      num_warps=1)

@@ -23,13 +23,22 @@ Legend: N matrices of size n. A vector is a tuple of n numbers, and a matrix is 
 numbers, row after row.
 """
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from geolab.checks import require_pairs
-from geolab.kernels.launch import INTERPRETED, buffer, differentiate, op, require, rows
+from geolab.kernels import number
+from geolab.kernels.launch import (
+    INTERPRETED,
+    buffer,
+    cdiv,
+    differentiate,
+    expanded,
+    op,
+    require,
+    sizes,
+)
 from geolab.kernels.registers import dot, load_row, plus, scaled, store_row, times, unit
 
 # Matrices per program. On a device, each lane of a program's only warp has one, so that 8192
@@ -45,8 +54,7 @@ def cayley_rank2(u: Tensor, v: Tensor, beta: Tensor | float) -> Tensor:
     """
     u, v, beta = plane_of(u, v, beta)
     require("u", u=u, v=v, beta=beta)
-    q = _cayley_rank2(rows(u.float(), 1), rows(v.float(), 1), rows(beta, 0))
-    return q.view(*u.shape, u.shape[-1])
+    return _cayley_rank2(*(t.float().contiguous() for t in (u, v, beta)))
 
 
 def cayley_skew4(w: Tensor) -> Tensor:
@@ -56,7 +64,7 @@ def cayley_skew4(w: Tensor) -> Tensor:
     Raises: TypeError for a dtype that kernels don't read.
     """
     require("w", w=w)
-    return _cayley_skew4(rows(w.float(), 2)).view(w.shape)
+    return _cayley_skew4(w.float().contiguous())
 
 
 def plane_of(u: Tensor, v: Tensor, beta: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
@@ -64,30 +72,31 @@ def plane_of(u: Tensor, v: Tensor, beta: Tensor | float) -> tuple[Tensor, Tensor
 
     Raises: ValueError when u and v differ in shape, or beta is not one number per pair.
     """
-    beta = torch.as_tensor(beta, dtype=torch.float32, device=u.device)
+    beta = number(beta, u)
     require_pairs(u, v, beta)
-    return u, v, beta.expand(u.shape[:-1])
+    return u, v, expanded(beta, *u.shape[:-1])
 
 
 def _launch_rank2(u: Tensor, v: Tensor, beta: Tensor, q: Tensor) -> None:
-    N, n = u.shape
-    _rank2[(triton.cdiv(N, MATRICES),)](u, v, beta, q, N, n, MATRICES, num_warps=1)
+    N, n = sizes(u, 1)
+    _rank2[(cdiv(N, MATRICES),)](u, v, beta, q, N, n, MATRICES, num_warps=1)
 
 
 def _launch_rank2_backward(grad: Tensor, u: Tensor, v: Tensor, beta: Tensor,
                            *grads: Tensor) -> None:
-    N, n = u.shape
-    _rank2_backward[(triton.cdiv(N, MATRICES),)](grad, u, v, beta, *grads, N, n, MATRICES,
+    N, n = sizes(u, 1)
+    _rank2_backward[(cdiv(N, MATRICES),)](grad, u, v, beta, *grads, N, n, MATRICES,
                                                  num_warps=1)
 
 
 def _launch_skew4(w: Tensor, q: Tensor) -> None:
-    _skew4[(triton.cdiv(len(w), MATRICES),)](w, q, len(w), MATRICES, num_warps=1)
+    N = w.numel() // 16
+    _skew4[(cdiv(N, MATRICES),)](w, q, N, MATRICES, num_warps=1)
 
 
 def _launch_skew4_backward(grad: Tensor, w: Tensor, grad_w: Tensor) -> None:
-    _skew4_backward[(triton.cdiv(len(w), MATRICES),)](grad, w, grad_w, len(w), MATRICES,
-                                                      num_warps=1)
+    N = w.numel() // 16
+    _skew4_backward[(cdiv(N, MATRICES),)](grad, w, grad_w, N, MATRICES, num_warps=1)
 
 
 @op("geolab::cayley_rank2", _launch_rank2)

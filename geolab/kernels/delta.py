@@ -4,23 +4,30 @@ Each pass, forward and backward, reads and writes the state once.
 
 Legend: N tokens, d features, d_v value channels. Channels are padded to a power of two, so powers
 of two are fast. Value and β each belong to a span of consecutive tokens: 1, or more where tokens
-share them. Data are read and written in the state's dtype. Value, β, α, sums and their gradients
-are float32.
+share them. Vectors are read, and their gradients written, each in its own dtype. Value, β, α, sums
+and their gradients are float32.
 """
+
+from functools import cache
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from geolab.kernels import number
 from geolab.kernels.launch import (
     INTERPRETED,
     buffer,
+    cdiv,
+    common,
     differentiate,
+    expanded,
     groups,
     op,
+    power_of_two,
     require,
-    rows,
+    sizes,
     summed,
 )
 
@@ -39,24 +46,20 @@ def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tens
     without erasure.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
-    value, beta = (t if isinstance(t, Tensor)
-                   else torch.full((), t, dtype=torch.float32, device=x.device)
-                   for t in (value, beta))
+    value, beta = number(value, x), number(beta, x)
     require("x", x=x, direction=direction, value=value, beta=beta)
     axes = x.ndim - direction.ndim + 1  # 1 for a vector state, 2 for a matrix state
-    d, d_v = (*x.shape[-axes:], 1)[:2]
     value = (value.unsqueeze(-1) if axes == 1
-             else value.expand(torch.broadcast_shapes(value.shape, (d_v,))))
-    leading = torch.broadcast_shapes(x.shape[:-axes], direction.shape[:-1], value.shape[:-1],
-                                     beta.shape)
-    shape = (*leading, *x.shape[-axes:])
-    h = rows(direction.to(x.dtype).expand(*leading, d), 1)
-    state = rows(x.expand(shape), axes).view(len(h), d, d_v)
+             else expanded(value, *value.shape[:-1], x.shape[-1]))
+    leading = common(x.shape[:-axes], direction.shape[:-1], value.shape[:-1], beta.shape)
+    h = expanded(direction, *leading, direction.shape[-1]).contiguous()
+    state = expanded(x, *leading, *x.shape[-axes:]).contiguous()
     y, _, _ = _delta_update(state, h, *groups(value, leading, 1), *groups(beta, leading, 0), erase,
                             eps)
-    return y.view(shape)
+    return y
 
 
+@cache
 def plan(d: int, d_v: int, most: int) -> dict[str, int]:
     """How a program is laid out, as constants of the kernel.
 
@@ -68,10 +71,10 @@ def plan(d: int, d_v: int, most: int) -> dict[str, int]:
     the first two tiles of a longer token; both passes read the others, the second time from a
     cache.
     """
-    channels = triton.next_power_of_2(d_v)
-    warps = min(triton.next_power_of_2(triton.cdiv(d * channels, 1024)), 16)
-    features = min(triton.next_power_of_2(d), max(256 * warps // channels, 1))
-    tiles = triton.cdiv(d, features)
+    channels = power_of_two(d_v)
+    warps = min(power_of_two(cdiv(d * channels, 1024)), 16)
+    features = min(power_of_two(d), max(256 * warps // channels, 1))
+    tiles = cdiv(d, features)
     return dict(TOKENS=max((16 if INTERPRETED else 1) * 1024 // (features * channels), 1),
                 FEATURES=features, CHANNELS=channels, TILES=tiles,
                 HELD=tiles if tiles * warps <= most else 2, num_warps=max(warps, 4))
@@ -79,9 +82,9 @@ def plan(d: int, d_v: int, most: int) -> dict[str, int]:
 
 def _launch(x: Tensor, h: Tensor, v: Tensor, span_v: int, beta: Tensor, span_beta: int,
             erase: bool, eps: float | None, *outputs: Tensor) -> None:
-    N, d, d_v = x.shape
+    (N, d), d_v = sizes(h, 1), v.shape[-1]
     tiles = plan(d, d_v, most=64)
-    _update[(triton.cdiv(N, tiles["TOKENS"]),)](
+    _update[(cdiv(N, tiles["TOKENS"]),)](
         x, h, v, beta, *outputs, N, d, span_v, span_beta, (eps or 0.0)**2, d_v, erase,
         eps is not None, **tiles)
 
@@ -89,9 +92,9 @@ def _launch(x: Tensor, h: Tensor, v: Tensor, span_v: int, beta: Tensor, span_bet
 def _launch_backward(grad: Tensor, x: Tensor | None, h: Tensor, v: Tensor, span_v: int,
                      beta: Tensor, span_beta: int, erase: bool, normalize: bool, readout: Tensor,
                      scale: Tensor, *grads: Tensor) -> None:
-    N, d, d_v = grad.shape
+    (N, d), d_v = sizes(h, 1), v.shape[-1]
     tiles = plan(d, d_v, most=32)
-    _update_backward[(triton.cdiv(N, tiles["TOKENS"]),)](
+    _update_backward[(cdiv(N, tiles["TOKENS"]),)](
         grad, grad if x is None else x, h, v, beta, readout, scale, *grads, N, d, span_v, span_beta,
         d_v, erase, normalize, **tiles)
 
@@ -99,8 +102,8 @@ def _launch_backward(grad: Tensor, x: Tensor | None, h: Tensor, v: Tensor, span_
 @op("geolab::delta_update", _launch)
 def _delta_update(x: Tensor, h: Tensor, v: Tensor, span_v: int, beta: Tensor, span_beta: int,
                   erase: bool, eps: float | None) -> tuple[Tensor, Tensor, Tensor]:
-    N, d, d_v = x.shape
-    return buffer(N, d, d_v, like=x), buffer(N, d_v, like=v), buffer(N, like=v)
+    *tokens, _ = h.shape
+    return buffer(*x.shape, like=x), buffer(*tokens, v.shape[-1], like=v), buffer(*tokens, like=v)
 
 
 @op("geolab::delta_update_backward", _launch_backward)
@@ -137,23 +140,22 @@ def diagonal_update(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor) -> T
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     require("x", x=x, update=update, beta=beta, alpha=alpha)
-    return _diagonal_update(*(rows(t.to(x.dtype), 1) for t in (x, update, beta)),
-                            alpha.float().reshape(1)).view(x.shape)
+    return _diagonal_update(*(t.contiguous() for t in (x, update, beta)),
+                            alpha.float().reshape(1))
 
 
 def _launch_diagonal(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor, y: Tensor) -> None:
-    _diagonal[(triton.cdiv(x.numel(), BLOCK),)](x, update, beta, alpha, y, *x.shape, BLOCK)
+    _diagonal[(cdiv(x.numel(), BLOCK),)](x, update, beta, alpha, y, *sizes(x, 1), BLOCK)
 
 
 def _launch_diagonal_backward(grad: Tensor, x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor,
                               grad_x: Tensor, grad_update: Tensor, grad_beta: Tensor,
                               grad_alpha: Tensor) -> None:
-    programs = triton.cdiv(x.numel(), BLOCK)
+    programs = cdiv(x.numel(), BLOCK)
     parts = buffer(programs, like=alpha)
-    if programs:
-        _diagonal_backward[(programs,)](grad, x, update, beta, alpha, grad_x, grad_update,
-                                        grad_beta, parts, *x.shape, BLOCK)
-    grad_alpha.copy_(parts.sum())
+    _diagonal_backward[(programs,)](grad, x, update, beta, alpha, grad_x, grad_update, grad_beta,
+                                    parts, *sizes(x, 1), BLOCK)
+    torch.sum(parts, 0, out=grad_alpha.view(()))
 
 
 @op("geolab::diagonal_update", _launch_diagonal)
@@ -164,7 +166,7 @@ def _diagonal_update(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor) -> 
 @op("geolab::diagonal_update_backward", _launch_diagonal_backward)
 def _diagonal_update_backward(grad: Tensor, x: Tensor, update: Tensor, beta: Tensor,
                               alpha: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return *(buffer(*x.shape, like=x) for _ in range(3)), buffer(1, like=alpha)
+    return *(buffer(*t.shape, like=t) for t in (x, update, beta)), buffer(1, like=alpha)
 
 
 differentiate(_diagonal_update, _diagonal_update_backward)

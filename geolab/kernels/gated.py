@@ -19,16 +19,20 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from geolab.checks import require_width
+from geolab.kernels import number
 from geolab.kernels.cayley import half_angle, plane_of, plane_vjp, spanned, turned
 from geolab.kernels.launch import (
     INTERPRETED,
     buffer,
+    cdiv,
+    common,
     differentiate,
+    expanded,
     groups,
     op,
+    power_of_two,
     require,
-    rows,
+    sizes,
     summed,
 )
 from geolab.kernels.registers import dot, plus, scaled, times
@@ -45,20 +49,18 @@ def gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor | float,
     The forward pass moves 2n d numbers of the state per token, and the backward pass 3n d. Without
     direction and gate, k = 0 and γ = 1: these are n + 1 float32 numbers per token that Q alone
     doesn't need.
-    Raises: ValueError where `plane_of` does, for u or direction of another width than n, or for a
-        mix of devices; TypeError for a dtype that kernels don't read.
+    Raises: ValueError where `plane_of` does, or for a mix of devices; TypeError for a dtype that
+        kernels don't read.
     """
     n = x.shape[-2]
     u, v, beta = plane_of(u, v, beta)
     k, gate = (torch.zeros_like(u), 1.0) if direction is None else (direction, gate)
-    gate = torch.as_tensor(gate, device=x.device)
+    gate = number(gate, x)
     require("x", x=x, u=u, v=v, beta=beta, direction=k, gate=gate)
-    require_width("u", u, n)
-    require_width("direction", k, n)
-    shared = torch.broadcast_shapes(beta.shape, k.shape[:-1], gate.shape)
-    u, v, k = (groups(t.expand(*shared, n), x.shape[:-2], 1)[0] for t in (u, v, k))
-    (beta, span), (gate, _) = (groups(t.expand(shared), x.shape[:-2], 0) for t in (beta, gate))
-    return _gated_mix(rows(x, 2), u, v, beta, k, gate, span).view(x.shape)
+    tokens, shared = x.shape[:-2], common(beta.shape, k.shape[:-1], gate.shape)
+    u, v, k = (groups(expanded(t, *shared, n), tokens, 1)[0] for t in (u, v, k))
+    (beta, span), (gate, _) = (groups(expanded(t, *shared), tokens, 0) for t in (beta, gate))
+    return _gated_mix(x.contiguous(), u, v, beta, k, gate, span)
 
 
 def _tile(x: Tensor) -> tuple[int, int]:
@@ -68,23 +70,23 @@ def _tile(x: Tensor) -> tuple[int, int]:
     sums over features need no shared memory.
     """
     widest = 512 // x.element_size()
-    features = min(max(triton.next_power_of_2(x.shape[-1]), 16), widest)
+    features = min(max(power_of_two(x.shape[-1]), 16), widest)
     return (16384 if INTERPRETED else widest) // features, features
 
 
 def _launch(x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor, gate: Tensor, span: int,
             y: Tensor) -> None:
-    N, n, d = x.shape
+    N, n, d = sizes(x, 2)
     tokens, features = _tile(x)
-    _mix[(triton.cdiv(N, tokens), triton.cdiv(d, CHUNK))](
+    _mix[(cdiv(N, tokens), cdiv(d, CHUNK))](
         x, u, v, beta, k, gate, y, N, d, span, n, tokens, features, CHUNK, num_warps=1)
 
 
 def _launch_backward(grad: Tensor, x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor,
                      gate: Tensor, span: int, *grads: Tensor) -> None:
-    N, n, d = x.shape
+    N, n, d = sizes(x, 2)
     tokens, features = _tile(x)
-    _mix_backward[(triton.cdiv(N, tokens),)](
+    _mix_backward[(cdiv(N, tokens),)](
         grad, x, u, v, beta, k, gate, *grads, N, d, span, n, tokens, features, num_warps=1)
 
 
@@ -98,9 +100,9 @@ def _gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor, gate: T
 def _gated_mix_backward(
         grad: Tensor, x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor, gate: Tensor,
         span: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    N, n, _ = x.shape
+    vector, scalar = x.shape[:-1], x.shape[:-2]
     return (buffer(*x.shape, like=x),
-            *(buffer(*shape, like=u) for shape in ((N, n), (N, n), (N,), (N, n), (N,))))
+            *(buffer(*shape, like=u) for shape in (vector, vector, scalar, vector, scalar)))
 
 
 def _vjp(grad, x, *coefficients_and_span):

@@ -1,8 +1,8 @@
-"""What all kernels share: their place in torch.library, the layout of their arguments, memory for
-their outputs, and error messages that name an argument.
+"""What all kernels share: how autograd and torch.library meet them, the layout of their arguments,
+memory for their outputs, and error messages that name an argument.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import wraps
 from math import prod
@@ -10,7 +10,8 @@ from math import prod
 import torch
 import triton
 from torch import Tensor
-from torch.library import CustomOpDef, custom_op
+from torch.autograd import Function
+from torch.library import custom_op
 
 from geolab.kernels import DTYPES
 
@@ -18,61 +19,103 @@ allocate = torch.empty  # the tests replace it, so that outputs begin as NaN
 INTERPRETED = triton.knobs.runtime.interpret
 
 
-# ---------------------------------------------------------------- torch.library
+# ---------------------------------------------------------------- an operator and its gradient
 
-def op(name: str, launch: Callable[..., None]) -> Callable[[Callable], CustomOpDef]:
-    """A decorator: it turns a function that allocates outputs into the operator `name` of
-    torch.library.
+class Operator:
+    """A launch that torch.compile sees as an operator of torch.library, and that eager code calls
+    without the library, which takes longer than the rest of the call.
 
-    The function takes the operator's inputs and returns a `buffer`, or a tuple of them. It runs
-    alone where torch.compile traces shapes. Otherwise launch(*inputs, *buffers) fills the buffers,
-    unless all of them are empty.
+    outputs(*inputs) allocates what the launch fills: a `buffer`, or a tuple of them. It runs alone
+    where torch.compile traces shapes. Otherwise launch(*inputs, *buffers) fills the buffers. If the
+    first input is empty, they are sums without a term, and become zeros.
     """
-    def register(outputs: Callable) -> CustomOpDef:
+
+    def __init__(self, name: str, outputs: Callable, launch: Callable[..., None]):
         @wraps(outputs)
         def filled(*inputs):
             made = outputs(*inputs)
             buffers = made if isinstance(made, tuple) else (made,)
-            if any(tensor.numel() for tensor in buffers):
+            if not inputs[0].numel():
+                for empty in buffers:
+                    empty.zero_()
+            elif any(map(Tensor.numel, buffers)):
                 first = buffers[0]
                 # Triton launches on the current device
                 with torch.cuda.device(first.device) if first.is_cuda else nullcontext():
                     launch(*inputs, *buffers)
             return made
 
-        defined = custom_op(name, filled, mutates_args=())
-        defined.register_fake(outputs)
-        return defined
+        self.library = custom_op(name, filled, mutates_args=())
+        self.library.register_fake(outputs)
+        self.eager: Callable = filled
 
-    return register
+    def __call__(self, *inputs):
+        # A mode of the dispatcher, such as one for fake tensors, sees only what is in the library.
+        seen = torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack()
+        return (self.library if seen else self.eager)(*inputs)
 
 
-def differentiate(forward: CustomOpDef, vjp: Callable,
+def op(name: str, launch: Callable[..., None]) -> Callable[[Callable], Operator]:
+    """A decorator: it turns a function that allocates outputs into the `Operator` of that name."""
+    return lambda outputs: Operator(name, outputs, launch)
+
+
+def differentiate(forward: Operator, vjp: Callable,
                   keep: Callable = lambda inputs, outputs: inputs) -> None:
-    """Register `vjp` as the backward pass of an operator whose first output alone has a gradient.
+    """Give an operator, whose first output alone has a gradient, the backward pass `vjp`.
 
     keep(inputs, outputs) chooses what is remembered: tensors, numbers and None. vjp(grad, *kept)
     returns the gradients of the operator's first inputs. The inputs after those have none.
     """
+    filled = forward.eager
+
     def remember(ctx, inputs, output):
         kept = keep(inputs, output)
         ctx.inputs = len(inputs)
         ctx.others = [None if isinstance(item, Tensor) else item for item in kept]
         ctx.save_for_backward(*(item if isinstance(item, Tensor) else None for item in kept))
+        ctx.set_materialize_grads(False)  # no zeros for the other outputs
         if isinstance(output, tuple):
             ctx.mark_non_differentiable(*output[1:])
 
     def backward(ctx, grad, *_):
+        if grad is None:  # what follows needs no gradient
+            return (None,) * ctx.inputs
         kept = [other if saved is None else saved
                 for saved, other in zip(ctx.saved_tensors, ctx.others, strict=True)]
         grads = vjp(grad.contiguous(), *kept)
         grads = grads if isinstance(grads, tuple) else (grads,)
         return *grads, *[None] * (ctx.inputs - len(grads))
 
-    forward.register_autograd(backward, setup_context=remember)
+    class Eager(Function):
+        @staticmethod
+        def forward(ctx, *inputs):
+            output = filled(*inputs)
+            remember(ctx, inputs, output)
+            return output
+
+        @staticmethod
+        def backward(ctx, *grads):
+            if torch.is_grad_enabled():
+                raise RuntimeError("kernels have no second derivatives: autograd finds them under "
+                                   "kernels.use('never')")
+            return backward(ctx, *grads)
+
+    forward.eager = Eager.apply
+    forward.library.register_autograd(backward, setup_context=remember)
 
 
 # ---------------------------------------------------------------- arguments and outputs
+
+def cdiv(numbers: int, each: int) -> int:
+    """How many pieces of at most `each` numbers there are. Triton's own function takes 5 µs."""
+    return -(-numbers // each)
+
+
+def power_of_two(at_least: int) -> int:
+    """The smallest power of two that is at least this number."""
+    return 1 << (at_least - 1).bit_length()
+
 
 def require(*names: str, **tensors: Tensor) -> None:
     """Raise unless all tensors are floating-point and on one device that kernels run on.
@@ -81,41 +124,53 @@ def require(*names: str, **tensors: Tensor) -> None:
     Raises: ValueError for a CPU tensor without the interpreter, or for tensors on several devices;
         TypeError for a dtype.
     """
-    (first, state), *others = tensors.items()
-    if not (state.is_cuda or INTERPRETED):
-        raise ValueError(f"{first} must be on a CUDA device, got {state.device}; "
+    first = next(iter(tensors))
+    device = tensors[first].device
+    if not (INTERPRETED or device.type == "cuda"):
+        raise ValueError(f"{first} must be on a CUDA device, got {device}; "
                          "on a CPU set TRITON_INTERPRET=1 before Triton is imported")
-    for name, tensor in others:
-        if tensor.device != state.device:
-            raise ValueError(f"{name} must be on the device of {first}, {state.device}, "
-                             f"got {tensor.device}")
     for name, tensor in tensors.items():
+        if tensor.device != device:
+            raise ValueError(f"{name} must be on the device of {first}, {device}, "
+                             f"got {tensor.device}")
         if not tensor.dtype.is_floating_point or (name in names and tensor.dtype not in DTYPES):
             raise TypeError(f"{name} must be float32, bfloat16 or float16, got {tensor.dtype}")
 
 
-def rows(x: Tensor, trailing: int) -> Tensor:
-    """(..., the trailing axes) -> (N, the trailing axes), contiguous."""
+def sizes(x: Tensor, trailing: int) -> tuple[int, ...]:
+    """N and the trailing axes, of x (..., the trailing axes)."""
     leading = x.ndim - trailing
-    return x.reshape(prod(x.shape[:leading]), *x.shape[leading:]).contiguous()
+    return prod(x.shape[:leading]), *x.shape[leading:]
+
+
+def common(*shapes: Sequence[int]) -> Sequence[int]:
+    """The shape that all shapes broadcast to."""
+    first, *others = shapes
+    return first if all(shape == first for shape in others) else torch.broadcast_shapes(*shapes)
+
+
+def expanded(x: Tensor, *shape: int) -> Tensor:
+    """x broadcast to a shape. If it has this shape, autograd need not know."""
+    return x if x.shape == shape else x.expand(shape)
 
 
 def groups(coefficient: Tensor, leading: torch.Size, trailing: int) -> tuple[Tensor, int]:
     """Float32 rows of a coefficient (..., the trailing axes), and how many tokens share each row.
 
     The coefficient broadcasts to the `leading` axes. If its last ones are 1 and the others are
-    complete, consecutive tokens share a row. In all other cases it is expanded to one row per
-    token.
+    complete, consecutive tokens share a row, and rows have one axis. In all other cases there is
+    one row per token, and rows have the leading axes.
     """
     axes = coefficient.ndim - trailing
-    shape, own = tuple(coefficient.shape[:axes]), coefficient.shape[axes:]
-    shape = (1,) * (len(leading) - len(shape)) + shape
+    shape, own = coefficient.shape[:axes], coefficient.shape[axes:]
+    if shape == leading:
+        return coefficient.float().contiguous(), 1
+    shape = (1,) * (len(leading) - len(shape)) + tuple(shape)
     kept = len(leading)
     while kept and shape[kept - 1] == 1:
         kept -= 1
     if shape[:kept] != tuple(leading[:kept]):
-        shape, kept = tuple(leading), len(leading)
-        coefficient = coefficient.expand(*leading, *own)
+        return coefficient.expand(*leading, *own).float().contiguous(), 1
     return coefficient.float().reshape(prod(shape), *own).contiguous(), prod(leading[kept:])
 
 
@@ -124,7 +179,9 @@ def summed(per_token: Tensor, span: int, shared: Tensor) -> Tensor:
 
     Without any token the result is zeros.
     """
-    return per_token if span == 1 else per_token.view(len(shared), span, *shared.shape[1:]).sum(1)
+    if per_token.shape == shared.shape:
+        return per_token
+    return per_token.view(len(shared), span, *shared.shape[1:]).sum(1)
 
 
 def buffer(*shape: int, like: Tensor) -> Tensor:

@@ -1,15 +1,25 @@
 """aᵀX, H X + b ⊗ h and their gradients: the kernels that read, mix and write streams.
 
 Legend: N tokens, n streams, d features per stream. A coefficient belongs to `span` consecutive
-tokens: 1, or a whole sequence. Data are read and written in the state's dtype. Coefficients, sums
-and their gradients are float32.
+tokens: 1, or a whole sequence. The state and what is written to it are read, and their gradients
+written, each in its own dtype. Coefficients, sums and their gradients are float32.
 """
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from geolab.kernels.launch import buffer, differentiate, groups, op, require, rows, summed
+from geolab.kernels.launch import (
+    buffer,
+    cdiv,
+    differentiate,
+    expanded,
+    groups,
+    op,
+    require,
+    sizes,
+    summed,
+)
 from geolab.kernels.tiles import across, added, along, coefficients, store_sums, vectors, zeros
 
 
@@ -20,8 +30,7 @@ def stream_read(x: Tensor, weights: Tensor) -> Tensor:
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     require("x", x=x, weights=weights)
-    tokens = x.shape[:-2]
-    return _stream_read(rows(x, 2), *groups(weights, tokens, 1)).view(*tokens, x.shape[-1])
+    return _stream_read(x.contiguous(), *groups(weights, x.shape[:-2], 1))
 
 
 def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
@@ -31,7 +40,7 @@ def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     require("x", x=x, matrix=matrix)
-    return _stream_mix(rows(x, 2), *groups(matrix, x.shape[:-2], 2), None, 1, None).view(x.shape)
+    return _stream_mix(x.contiguous(), *groups(matrix, x.shape[:-2], 2), None, 1, None)
 
 
 def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> Tensor:
@@ -42,35 +51,34 @@ def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor)
     """
     require("x", x=x, matrix=matrix, weights=weights, update=update)
     tokens = x.shape[:-2]
-    h = rows(update.to(x.dtype).expand(*tokens, x.shape[-1]), 1)
-    return _stream_mix(rows(x, 2), *groups(matrix, tokens, 2), *groups(weights, tokens, 1),
-                       h).view(x.shape)
+    h = expanded(update, *tokens, x.shape[-1]).contiguous()
+    return _stream_mix(x.contiguous(), *groups(matrix, tokens, 2), *groups(weights, tokens, 1), h)
 
 
 # ---------------------------------------------------------------- read
 
 def _launch_read(x: Tensor, a: Tensor, span: int, y: Tensor) -> None:
-    N, n, d = x.shape
+    N, n, d = sizes(x, 2)
     tile = across(x)
-    programs = triton.cdiv(N, tile["TOKENS"]) * triton.cdiv(d, tile["FEATURES"])
+    programs = cdiv(N, tile["TOKENS"]) * cdiv(d, tile["FEATURES"])
     _read[(programs,)](x, a, y, N, d, span, n, span > 1, **tile)
 
 
 def _launch_read_backward(grad: Tensor, x: Tensor, a: Tensor, span: int, *grads: Tensor) -> None:
-    N, n, d = x.shape
+    N, n, d = sizes(x, 2)
     tile = along(x)
-    _read_backward[(triton.cdiv(N, tile["TOKENS"]),)](grad, x, a, *grads, N, d, span, n, span > 1,
-                                                      **tile)
+    _read_backward[(cdiv(N, tile["TOKENS"]),)](grad, x, a, *grads, N, d, span, n, span > 1, **tile)
 
 
 @op("geolab::stream_read", _launch_read)
 def _stream_read(x: Tensor, a: Tensor, span: int) -> Tensor:
-    return buffer(x.shape[0], x.shape[2], like=x)
+    *tokens, _, d = x.shape
+    return buffer(*tokens, d, like=x)
 
 
 @op("geolab::stream_read_backward", _launch_read_backward)
 def _stream_read_backward(grad: Tensor, x: Tensor, a: Tensor, span: int) -> tuple[Tensor, Tensor]:
-    return buffer(*x.shape, like=x), buffer(*x.shape[:2], like=a)
+    return buffer(*x.shape, like=x), buffer(*x.shape[:-1], like=a)
 
 
 def _read_vjp(grad, x, a, span):
@@ -85,18 +93,18 @@ differentiate(_stream_read, _read_vjp)
 
 def _launch_mix(x: Tensor, matrix: Tensor, span: int, b: Tensor | None, span_b: int,
                 h: Tensor | None, y: Tensor) -> None:
-    N, n, d = x.shape
+    N, n, d = sizes(x, 2)
     tile, write = across(x), h is not None
-    programs = triton.cdiv(N, tile["TOKENS"]) * triton.cdiv(d, tile["FEATURES"])
+    programs = cdiv(N, tile["TOKENS"]) * cdiv(d, tile["FEATURES"])
     _mix[(programs,)](x, matrix, b if write else matrix, h if write else x, y, N, d, span, span_b,
                       n, write, span * span_b > 1, **tile)
 
 
 def _launch_mix_backward(grad: Tensor, x: Tensor, matrix: Tensor, span: int, b: Tensor | None,
                          span_b: int, h: Tensor | None, *grads: Tensor) -> None:
-    N, n, d = x.shape
+    N, n, d = sizes(x, 2)
     tile, write = along(x), h is not None
-    _mix_backward[(triton.cdiv(N, tile["TOKENS"]),)](
+    _mix_backward[(cdiv(N, tile["TOKENS"]),)](
         grad, x, matrix, b if write else matrix, h if write else x, *grads, N, d, span, span_b, n,
         write, span * span_b > 1, **tile)
 
@@ -110,10 +118,10 @@ def _stream_mix(x: Tensor, matrix: Tensor, span: int, b: Tensor | None, span_b: 
 @op("geolab::stream_mix_backward", _launch_mix_backward)
 def _stream_mix_backward(grad: Tensor, x: Tensor, matrix: Tensor, span: int, b: Tensor | None,
                          span_b: int, h: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    N, n, d = x.shape
-    vector, update = ((N, n), (N, d)) if h is not None else ((0,), (0,))
-    return (buffer(N, n, d, like=x), buffer(N, n, n, like=matrix), buffer(*vector, like=matrix),
-            buffer(*update, like=x))
+    *tokens, n, _ = x.shape
+    vector, update = ((*tokens, n), h.shape) if h is not None else ((0,), (0,))
+    return (buffer(*x.shape, like=x), buffer(*tokens, n, n, like=matrix),
+            buffer(*vector, like=matrix), buffer(*update, like=x if h is None else h))
 
 
 def _mix_vjp(grad, x, matrix, span, b, span_b, h):

@@ -5,11 +5,13 @@ Legend: N tokens, n streams, d features per stream. A coefficient belongs to `sp
 tokens.
 """
 
+from functools import cache
+
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from geolab.kernels.launch import INTERPRETED
+from geolab.kernels.launch import INTERPRETED, cdiv, power_of_two
 
 
 def across(x: Tensor) -> dict[str, int]:
@@ -20,9 +22,7 @@ def across(x: Tensor) -> dict[str, int]:
     warps on a multiprocessor these are 40 KB, and about 25 KB are enough for its share of a GPU's
     bandwidth.
     """
-    d = x.shape[-1]
-    exact = d & -d
-    return _tile(x, exact if exact >= 128 else d)
+    return _across(x.shape[-1], x.element_size())
 
 
 def along(x: Tensor) -> dict[str, int]:
@@ -32,13 +32,25 @@ def along(x: Tensor) -> dict[str, int]:
     sums without the other warps. Long tokens take several warps, since otherwise the last programs
     would take long.
     """
-    d, warp = x.shape[-1], 512 // x.element_size()
-    return _tile(x, max(triton.cdiv(d, 4), min(d, warp)))
+    return _along(x.shape[-1], x.element_size())
 
 
-def _tile(x: Tensor, features: int) -> dict[str, int]:
-    numbers = 2048 // x.element_size()
-    features = max(min(triton.next_power_of_2(features), numbers), 8)
+# Kept, since they would take as long as a launch
+
+@cache
+def _across(d: int, bytes_each: int) -> dict[str, int]:
+    exact = d & -d
+    return _tile(exact if exact >= 128 else d, bytes_each)
+
+
+@cache
+def _along(d: int, bytes_each: int) -> dict[str, int]:
+    return _tile(max(cdiv(d, 4), min(d, 512 // bytes_each)), bytes_each)
+
+
+def _tile(features: int, bytes_each: int) -> dict[str, int]:
+    numbers = 2048 // bytes_each
+    features = max(min(power_of_two(features), numbers), 8)
     # few and large programs are faster in the interpreter
     return dict(TOKENS=(32 if INTERPRETED else 1) * numbers // features, FEATURES=features)
 

@@ -14,6 +14,8 @@ logarithmic form keeps such entries.
 Legend: n rows and columns, ... any leading axes, one matrix each; N matrices.
 """
 
+from math import prod
+
 import torch
 from torch import Tensor
 from torch.autograd import Function
@@ -59,8 +61,10 @@ def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row",
     flip = order == "row-column"
     x = widened(logits).mT if flip else widened(logits)
     # (n, n, N): each step is one long vector operation
-    x = x.reshape(-1, n, n).permute(1, 2, 0).contiguous()
-    p = _dual(x, iterations) if form == "dual" else _logarithmic(x, iterations)
+    x = x.reshape(prod(x.shape[:-2]), n, n).permute(1, 2, 0).contiguous()
+    # torch.func can't look into a hand-written backward pass that keeps a history
+    dual = form == "dual" and not kernels.transformed()
+    p = _dual(x, iterations) if dual else _logarithmic(x, iterations)
     return (p.permute(2, 1, 0) if flip else p.permute(2, 0, 1)).contiguous().view(logits.shape)
 
 

@@ -57,7 +57,7 @@ def cayley_rank2(u: Tensor, v: Tensor, beta: Tensor | float) -> Tensor:
     if kernels.serves(u, n):
         return kernels.TWINS["cayley_rank2"](u, v, beta)
     u, v = widened(u), widened(v)
-    beta = torch.as_tensor(beta, dtype=u.dtype, device=u.device)
+    beta = kernels.number(beta, u, u.dtype).to(u.dtype)
     require_pairs(u, v, beta)
     with outside_autocast(u):
         return (_plane_of_four if n == 4 else _plane)(u, v, beta.expand(u.shape[:-1]))

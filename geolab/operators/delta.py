@@ -37,7 +37,7 @@ def delta_matrix(direction: Tensor, beta: Tensor | float) -> Tensor:
     Raises: ValueError when a direction does not have unit length.
     """
     require_unit(direction)
-    beta = torch.as_tensor(beta, dtype=direction.dtype, device=direction.device)
+    beta = kernels.number(beta, direction, direction.dtype).to(direction.dtype)
     identity = torch.eye(direction.shape[-1], dtype=direction.dtype, device=direction.device)
     return identity - beta[..., None, None] * direction.unsqueeze(-1) * direction.unsqueeze(-2)
 
@@ -68,21 +68,21 @@ def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tens
         eps: the guard of the normalisation; None takes the direction as it is.
     Returns: a tensor in the shape and dtype of x.
     Raises: ValueError when direction and state disagree in features or in the number of axes, or
-        beta has an axis too many.
+        value or beta has an axis too many.
     """
-    if isinstance(beta, Tensor) and beta.ndim >= direction.ndim:
-        raise ValueError(f"beta must be one number per direction, got {tuple(beta.shape)} "
-                         f"with direction {tuple(direction.shape)}")
     axes = x.ndim - direction.ndim + 1
     if axes not in (1, 2):
         raise ValueError("x must have as many axes as direction (a vector state) or one more "
                          f"(a matrix state), got {tuple(x.shape)} with direction "
                          f"{tuple(direction.shape)}")
+    for name, tensor, own in (("value", value, axes - 1), ("beta", beta, 0)):
+        if isinstance(tensor, Tensor) and tensor.ndim >= direction.ndim + own:
+            raise ValueError(f"{name} must be one number per direction, got {tuple(tensor.shape)} "
+                             f"with direction {tuple(direction.shape)}")
     require_width("direction", direction, x.shape[-axes])
     if kernels.serves(x):
         return kernels.TWINS["delta_update"](x, direction, value, beta, erase, eps)
-    k, v, beta = (torch.as_tensor(t, dtype=x.dtype, device=x.device) for t in (direction, value,
-                                                                               beta))
+    k, v, beta = (kernels.number(t, x, x.dtype).to(x.dtype) for t in (direction, value, beta))
     if eps is not None:
         k = unit_direction(k, eps).to(x.dtype)
     with outside_autocast(x):

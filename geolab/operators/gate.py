@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from geolab import kernels
-from geolab.checks import require_number
+from geolab.checks import require_leading, require_number, require_width
 from geolab.operators.cayley import cayley_rank2
 from geolab.operators.precision import outside_autocast, widened
 from geolab.operators.streams import stream_mix
@@ -59,13 +59,20 @@ def gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor | float,
         direction: k, (..., n), unit vectors, or None.
         gate: γ, (...) or a number: 1 gives Q X and 0 gives H X. None if direction is None.
     Returns: (..., n, d), in the dtype of x.
-    Raises: ValueError for one of direction and gate without the other, and where `cayley_rank2` and
-        `stream_mix` do.
+    Raises: ValueError for one of direction and gate without the other, for vectors that don't have
+        one number per stream or whose leading axes don't broadcast to those of x, and where
+        `cayley_rank2` does.
     """
+    n, tokens = x.shape[-2], x.shape[:-2]
+    for name, tensor, own in (("u", u, 1), ("direction", direction, 1), ("gate", gate, 0)):
+        if isinstance(tensor, Tensor):
+            require_leading(name, tensor, own, tokens)
+            if own:
+                require_width(name, tensor, n)
     if (direction is None) != (gate is None):
         missing, given = ("direction", "gate") if direction is None else ("gate", "direction")
         raise ValueError(f"{missing} must be given with {given}, got None")
-    if kernels.serves(x, x.shape[-2]):
+    if kernels.serves(x, n):
         return kernels.TWINS["gated_mix"](x, u, v, beta, direction, gate)
     matrix = cayley_rank2(u, v, beta)
     if direction is not None and gate is not None:

@@ -6,12 +6,14 @@ Legend: ... any leading axes (batch, position), features n · d of a token's str
 n² + 2n.
 """
 
+from math import prod
+
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
 from geolab import kernels
-from geolab.checks import require_width
+from geolab.checks import require_leading, require_width
 from geolab.operators.precision import outside_autocast, widened
 
 
@@ -25,9 +27,10 @@ def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
         weight: W, (outputs, features).
         eps: the guard of the norm.
     Returns: (..., outputs), in float32 if x has half precision.
-    Raises: ValueError when the weight has another number of features.
+    Raises: ValueError when the weight has another number of features, or more than two axes.
     """
     require_width("weight", weight, x.shape[-1])
+    require_leading("weight", weight, 2, ())
     if kernels.serves(x) and len(weight) <= kernels.MOST_OUTPUTS:
         return kernels.TWINS["rms_linear"](x, weight, eps)
     with outside_autocast(x):
@@ -36,8 +39,8 @@ def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 def _inverse_rms(x: Tensor, eps: float) -> Tensor:
     """1 / rms x, (..., 1)."""
-    return torch.rsqrt(torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() / x.shape[-1]
-                       + eps)
+    square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square()
+    return torch.rsqrt(square / max(x.shape[-1], 1) + eps)
 
 
 class _RmsLinear(Function):
@@ -48,6 +51,8 @@ class _RmsLinear(Function):
     last, and 57 ms with the norm first, which also keeps 16 MiB. A training step of mHC is 6 % and
     17 % longer then. Only the arguments and y are kept, so second derivatives exist too.
     """
+
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -64,5 +69,6 @@ class _RmsLinear(Function):
         inverse = _inverse_rms(x, ctx.eps)
         along = torch.linalg.vecdot(grad, y).unsqueeze(-1) * inverse.square() / x.shape[-1]
         grad = grad * inverse
-        grad_weight = grad.reshape(-1, grad.shape[-1]).mT @ x.reshape(-1, x.shape[-1])
+        tokens = prod(x.shape[:-1])
+        grad_weight = grad.reshape(tokens, len(weight)).mT @ x.reshape(tokens, x.shape[-1])
         return (grad @ weight).addcmul_(x, along, value=-1), grad_weight, None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.assembly import main
+from benchmarks.assembly import main, resident
 from benchmarks.cases import CASES
 
 ROOT = Path(__file__).parents[2]
@@ -25,14 +25,16 @@ def rows(tmp_path_factory):
     folder = tmp_path_factory.mktemp("assembly")
     outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     arguments = [["--features", "768", *STATE, *MATRICES],
-                 ["--features", "768", "--capability", "80", "stream_read"]]
+                 ["--features", "768", "--capability", "80", "stream_read"],
+                 ["--features", "768", "--dtype", "float32", "rms_linear"]]
     paths = [folder / f"{number}.json" for number in range(len(arguments))]
     both = [[*given, "--out", str(path)] for given, path in zip(arguments, paths, strict=True)]
     script = f"from benchmarks.assembly import main\nfor given in {both!r}: main(given)"
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True,
                    env=outside | {"TRITON_CACHE_DIR": str(folder), "CUDA_VISIBLE_DEVICES": ""})
     found = [json.loads(path.read_text()) for path in paths]
-    return [row | {"capability": kept["capability"]} for kept in found for row in kept["rows"]]
+    return [row | {"capability": kept["capability"], "dtype": kept["dtype"]}
+            for kept in found for row in kept["rows"]]
 
 
 def test_every_kernel_compiles_forward_and_backward(rows):
@@ -52,6 +54,29 @@ def test_the_state_moves_16_bytes_at_a_time(rows):
         if row["operator"] in STATE:
             assert row["loads"].get("16"), row
             assert not {"1", "2"} & (set(row["loads"]) | set(row["stores"])), row
+
+
+def test_a_product_in_tf32_has_rounded_operands(rows):
+    """Matrix units cut off what tf32 can't hold, and that shifts a sum by 7e-4."""
+    formats = {}
+    for row in rows:
+        assert not row["products"].get("tf32") or row["rounded"], row
+        for found in row["products"]:
+            formats.setdefault(row["operator"], {})[row["dtype"]] = found
+    assert formats == {"rms_linear": {"bfloat16": "bf16", "float32": "tf32"}}
+
+
+def test_all_programs_of_rms_linear_run_at_once(rows):
+    for row in rows:
+        if row["operator"] == "rms_linear" and row["dtype"] == "bfloat16":
+            assert row["resident"] >= 4 and row["waves"] <= 1, row
+
+
+def test_programs_that_fit_on_a_multiprocessor():
+    assert resident(registers=128, shared=0, warps=4) == 4
+    assert resident(registers=97, shared=0, warps=4) == 65536 // (104 * 128)
+    assert resident(registers=32, shared=100 * 2**10, warps=1) == 2
+    assert resident(registers=16, shared=0, warps=1) == 32
 
 
 def test_it_refuses_to_write_over_a_result(tmp_path, capsys):

@@ -1,15 +1,43 @@
 """Which calls use a kernel, which use the reference, and which are refused."""
 
+import inspect
 import os
 import subprocess
 import sys
+from unittest.mock import patch
 
 import pytest
 import torch
+import torch.distributed as dist
+from shared_kernels import check, normal
+from torch import func
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor, init_device_mesh
+from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.cases import CASES, draws
 from geolab import kernels, operators
+from geolab.kernels import streams
 
 HALF, SINGLE, DOUBLE = torch.bfloat16, torch.float32, torch.float64
+every_case = pytest.mark.parametrize("name", CASES)
+
+
+def given(name, N=3, n=4, d=8, device="cpu"):
+    return CASES[name].inputs(N, n, d, *draws(device, SINGLE, seed=0))
+
+
+class Seen(TorchDispatchMode):
+    """The operations of PyTorch inside it: a list of their names, inputs and outputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        self.calls.append((function.__name__, args, out))
+        return out
 
 
 @pytest.mark.parametrize("dtype, served", [(HALF, True), (torch.float16, True), (SINGLE, True),
@@ -30,6 +58,46 @@ def test_the_device_decides_unless_told():
     assert not kernels.serves(x)
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@every_case
+def test_what_torch_func_transforms_takes_the_reference(name):
+    function, inputs = CASES[name].function, given(name)
+    places = tuple(range(len(inputs)))
+    with kernels.use("always"):
+        got = func.grad(lambda *x: function(*x).square().sum(), places)(*inputs)
+        # α and W belong to all tokens
+        dims = tuple(0 if len(x) == 3 else None for x in map(torch.atleast_1d, inputs))
+        each = func.vmap(function, in_dims=dims)(*inputs)
+    with kernels.use("never"):
+        leaves = [x.requires_grad_() for x in inputs]
+        wanted = function(*leaves)
+        back = torch.autograd.grad(wanted.square().sum(), leaves)
+    assert_close(each, wanted)
+    for ours, theirs in zip(got, back, strict=True):
+        assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.fixture
+def mesh():
+    """One process as a group of processes."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield init_device_mesh("cpu", (1,))
+    dist.destroy_process_group()
+
+
+# a DTensor doesn't meet the constant tables of the others' reference
+@pytest.mark.parametrize("name", ["stream_read", "stream_mix_write", "delta_update", "rms_linear",
+                                  "sinkhorn"])
+def test_a_dtensor_takes_the_reference(mesh, name):
+    function = CASES[name].function
+    inputs = [distribute_tensor(x, mesh, [Shard(0)]).requires_grad_() for x in given(name)]
+    with kernels.use("always"):
+        y = function(*inputs)
+        assert isinstance(y, DTensor)
+        grads = torch.autograd.grad(y.sum(), inputs)
+    assert all(isinstance(grad, DTensor) for grad in grads)
+
+
 def test_every_twin_has_the_name_of_an_operator():
     assert kernels.TWINS and all(hasattr(operators, name) for name in kernels.TWINS)
 
@@ -40,9 +108,12 @@ def test_an_unknown_mode_is_refused():
         pass
 
 
-def test_without_interpreter_and_device_there_is_the_reference_and_a_clear_refusal():
+def test_a_bare_machine_without_widgets_has_the_reference_and_a_clear_refusal():
     script = """
+import sys
+sys.modules |= dict.fromkeys(("IPython", "ipywidgets", "matplotlib"))  # importing them fails
 import torch
+import benchmarks.kernels, benchmarks.steps
 from geolab import kernels, operators
 assert operators.stream_read(torch.ones(2, 4, 3), torch.ones(4)).eq(4).all() and not kernels.TWINS
 try:
@@ -60,12 +131,110 @@ except RuntimeError as error:
 
 def test_second_derivatives_are_refused_with_kernels_and_given_without(device):
     x, a = (torch.randn(*shape, device=device, requires_grad=True) for shape in ((3, 4, 8), (3, 4)))
-    for mode in ("never", "always"):
-        with kernels.use(mode):
-            [first] = torch.autograd.grad(operators.stream_read(x, a).square().sum(), a,
-                                          create_graph=True)
-        if mode == "never":
-            assert torch.autograd.grad(first.sum(), x)[0].isfinite().all()
-        else:
-            with pytest.raises(RuntimeError, match="autograd"):
-                torch.autograd.grad(first.sum(), x)
+
+    def first():
+        return torch.autograd.grad(operators.stream_read(x, a).square().sum(), a,
+                                   create_graph=True)[0]
+
+    with kernels.use("never"):
+        assert torch.autograd.grad(first().sum(), x)[0].isfinite().all()
+    with kernels.use("always"), pytest.raises(RuntimeError, match="no second derivatives"):
+        first()
+
+
+# ---------------------------------------------------------------- arguments
+
+@pytest.mark.parametrize("name", [name for name in CASES if name in kernels.TWINS])
+def test_arguments_may_be_given_by_name(device, name):
+    case, inputs = CASES[name], given(name, device=device)
+    named = dict(zip(inspect.signature(case.operator).parameters, inputs, strict=False))
+    with kernels.use("always"):
+        assert torch.equal(case.operator(**named, **case.options), case.function(*inputs))
+
+
+X = torch.ones(4, 8)
+MORE = {  # operator -> a call whose last argument has more leading axes than the state
+    "weights": (operators.stream_read, X, torch.ones(5, 4)),
+    "matrix": (operators.stream_mix, X, torch.ones(5, 4, 4)),
+    "matrix of mix and write": (operators.stream_mix_write, X, torch.ones(5, 4, 4), torch.ones(4),
+                                torch.ones(8)),
+    "weights of mix and write": (operators.stream_mix_write, X, torch.ones(4, 4), torch.ones(5, 4),
+                                 torch.ones(8)),
+    "update": (operators.stream_mix_write, X, torch.ones(4, 4), torch.ones(4), torch.ones(5, 8)),
+    "u": (operators.gated_mix, X, torch.ones(5, 4), torch.ones(5, 4), 1.0),
+    "direction": (operators.gated_mix, X, X[:, 0], X[:, 0], 1.0, torch.ones(5, 4), 0.5),
+    "gate": (operators.gated_mix, X, X[:, 0], X[:, 0], 1.0, X[:, 0], torch.ones(5)),
+    "value": (operators.delta_update, X, X, torch.ones(5, 4), 1.0),
+    "beta": (operators.delta_update, X, X, 1.0, torch.ones(5, 4)),
+    "weight": (operators.rms_linear, X, torch.ones(5, 3, 8), 1e-5)}
+
+
+@pytest.mark.parametrize("mode", ["always", "never"])
+@pytest.mark.parametrize("name", MORE)
+def test_more_leading_axes_than_the_state_are_refused_alike(name, mode):
+    function, *inputs = MORE[name]
+    wanted = f"{name.split()[0]} must (have leading axes that broadcast to|be one number per)"
+    with kernels.use(mode), pytest.raises(ValueError, match=wanted):
+        function(*inputs)
+
+
+@pytest.mark.parametrize("mode", ["always", "never"])
+def test_leading_axes_of_other_sizes_than_the_state_are_refused_alike(mode):
+    for shape in ((5, 4), (5, 1, 4)):
+        with kernels.use(mode), pytest.raises(ValueError, match=r"of x, \(1, 3\), got shape"):
+            operators.stream_read(torch.ones(1, 3, 4, 8), torch.ones(shape))
+
+
+@pytest.mark.parametrize("empty", ["N", "n", "d"])
+@every_case
+def test_an_empty_axis_gives_zeros_or_nothing(device, name, empty):
+    if name == "cayley_skew4" and empty == "n" or CASES[name].kind == "matrices" and empty == "d":
+        pytest.skip("it has no such axis, or four of each")
+    with kernels.use("always"):
+        check(CASES[name].function, CASES[name].function, *given(name, **{empty: 0}, device=device))
+
+
+def test_a_state_without_channels(device):
+    shapes = (3, 8, 0), (3, 8), (3, 0), (3,)
+    check(lambda *x: kernels.TWINS["delta_update"](*x, eps=1e-5),
+          lambda *x: operators.delta_update(*x, eps=1e-5),
+          *(torch.ones(shape, device=device) for shape in shapes))
+
+
+# ---------------------------------------------------------------- what runs besides the kernel
+
+@pytest.mark.parametrize("mode", ["always", "never"])
+def test_no_number_is_copied_from_the_host(device, mode, monkeypatch):
+    """A copy would wait for the device, and could not be captured in a CUDA graph."""
+    x, u, v, k = (normal(*shape, device=device) for shape in ((5, 3, 8), (5, 3), (5, 3), (5, 3)))
+    for copies in ("as_tensor", "asarray", "tensor"):
+        monkeypatch.delattr(torch, copies)
+    with kernels.use(mode):
+        operators.cayley_rank2(u, v, 1.0)
+        operators.gated_mix(x, u, v, 0.5, k, 0.3)
+        operators.delta_update(u, k, 0.0, 2.0)
+
+
+@pytest.mark.parametrize("name", ["stream_mix_write", "delta_update", "diagonal_update"])
+def test_a_half_precision_update_of_a_float32_state_is_read_as_it_is(device, name):
+    x, *others = given(name, N=40, d=64, device=device)
+    inputs = [x, *(t.bfloat16() if t.shape == x.shape or t.shape[1:] == x.shape[-1:] else t
+                   for t in others)]
+    inputs = [t.requires_grad_() for t in inputs]
+    with kernels.use("always"), Seen() as seen:
+        y = CASES[name].function(*inputs)
+        grads = torch.autograd.grad(y, inputs, torch.ones_like(y))
+    dtypes = [g.dtype for g in grads]
+    assert HALF in dtypes and dtypes == [t.dtype for t in inputs]
+    assert "_to_copy.default" not in {called for called, _, _ in seen.calls}
+    check(lambda *x: CASES[name].function(*x), CASES[name].function, *inputs, tolerance=1e-2)
+
+
+def test_eager_code_calls_no_library_and_watched_code_does(device):
+    x, a = given("stream_read", device=device)
+    with kernels.use("always"), patch.object(streams._stream_read, "library", None):
+        alone = operators.stream_read(x, a)
+    with kernels.use("always"), Seen() as seen:
+        watched = operators.stream_read(x, a)
+    assert "stream_read.default" in {name for name, _, _ in seen.calls}
+    assert torch.equal(alone, watched)

@@ -69,15 +69,13 @@ def test_strided_streams_are_read_as_they_are(device):
 
 def test_it_refuses_by_name(device):
     x, u, v, beta, k, gate = inputs((3,), 4, 8, device)
-    with pytest.raises(ValueError, match="u must have 4 features"):
-        gated.gated_mix(x, u[:, :3], v[:, :3], beta, k, gate)
-    with pytest.raises(ValueError, match="u and v must have the same shape"):
-        gated.gated_mix(x, u, v[:, :3], beta, k, gate)
-    with pytest.raises(ValueError, match="direction must have 4 features"):
-        gated.gated_mix(x, u, v, beta, k[:, :3], gate)
-    wanted = "gate must be given with direction, got None"
-    with kernels.use("always"), pytest.raises(ValueError, match=wanted):
-        operators.gated_mix(x, u, v, beta, k)
+    for bad, message in [((u[:, :3], v[:, :3], beta, k, gate), "u must have 4 features"),
+                         ((u, v[:, :3], beta, k, gate), "u and v must have the same shape"),
+                         ((u, v, beta, k[:, :3], gate), "direction must have 4 features"),
+                         ((u, v, beta, k), "gate must be given with direction, got None")]:
+        for mode in ("always", "never"):
+            with kernels.use(mode), pytest.raises(ValueError, match=message):
+                operators.gated_mix(x, *bad)
     with pytest.raises(TypeError,
                        match="x must be float32, bfloat16 or float16, got torch.float64"):
         gated.gated_mix(x.double(), u, v, beta, k, gate)
