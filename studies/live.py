@@ -23,7 +23,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from geolab.show.figures import LEAK, LOOKS, QUIET, look, subplots, svg
+from geolab.show.figures import LEAK, LOOKS, QUIET, captioned, look, subplots, svg
 from geolab.training import History
 from studies import results
 
@@ -106,7 +106,8 @@ class Live:
         self.stored = _stored(label)
         self.bands = {arm: (min(ends), max(ends)) for arm, entry in self.stored.items()
                       if arm in runs and (ends := [_end(run) for run in entry["runs"]])}
-        self.reach = {arm: _widened(*band, log) for arm, band in self.bands.items()}
+        self.reach = {arm: _widened(*band, log, -math.inf if floor is None or arm.endswith(LEAK)
+                                    else floor) for arm, band in self.bands.items()}
         self.outside = [arm for arm, (low, high) in self.reach.items()
                         if not low <= _end(runs[arm]) <= high]
 
@@ -117,14 +118,14 @@ class Live:
         said = []
         if self.bands and not self.outside:
             which = "each" if len(self.bands) > 1 else "this"
-            said.append(f"Inside: {which} number of this run lies where the {count} stored runs "
-                        "lie.")
+            said.append(f"Inside: {which} number of this run lies in the band of the {count} "
+                        "stored runs.")
         for arm in self.outside:
             low, high = self.bands[arm]
             said.append(f"Outside: {arm} ends at {_end(self.runs[arm]):.3g}, and the {count} "
                         f"stored runs end at {low:.3g} to {high:.3g}.")
         if self.outside:
-            said.append("That is further from them than half their range. If you changed a cell, "
+            said.append("That is outside the band. If you changed a cell, "
                         "this is what your change does. If not, nothing is wrong: another seed or "
                         "processor trains other weights, and a few runs fall outside by chance. "
                         "The conclusions below are those of the stored runs.")
@@ -132,9 +133,23 @@ class Live:
             said.append(f"There are no stored runs of: {', '.join(unknown)}.")
         return " ".join(said)
 
+    @property
+    def caption(self) -> str:
+        """How the figure is read."""
+        if self.trained:
+            return ("Line: this run. Band: the stored runs, which are the same cell with other "
+                    "seeds and on other processors.")
+        return ("Mark: this run. Strokes: the stored runs, which are the same cell with other "
+                "seeds and on other processors. Dark band: their range. Light band: half of it "
+                "more on each side; one further run in two hundred lies outside.")
+
+    @property
+    def trained(self) -> bool:
+        """Whether every arm has a curve."""
+        return all(isinstance(run, History) for run in self.runs.values())
+
     def figure(self) -> Figure:
-        trained = all(isinstance(run, History) for run in self.runs.values())
-        return _curves(self) if trained else _dots(self)
+        return _curves(self) if self.trained else _dots(self)
 
     def __repr__(self) -> str:
         return self.sentence
@@ -146,8 +161,9 @@ class Live:
             stored = "" if low is None else f", stored {low:.3g} to {high:.3g}"
             numbers.append(f"{arm} {_end(run):.3g}{stored}")
         alt = f"{self.quantity} of this run beside the stored runs: {'; '.join(numbers)}."
-        return (f'<div class="geolab-live"><div role="img" aria-label="{html.escape(alt)}">'
-                f"{svg(self.figure())}</div><p>{html.escape(self.sentence)}</p></div>")
+        picture = f'<div role="img" aria-label="{html.escape(alt)}">{svg(self.figure())}</div>'
+        return (f'<div class="geolab-live">{captioned(picture, self.caption)}'
+                f"<p>{html.escape(self.sentence)}</p></div>")
 
 
 def _require_possible(arm: str, end: float, quantity: str, floor: float, bar: float) -> None:
@@ -184,7 +200,7 @@ def _dots(shown: Live) -> Figure:
         axes.annotate(name, (value, -0.6), fontsize=9, color="#555555", ha="center", va="bottom")
     if shown.floor:
         axes.axvline(shown.floor, color="black", linestyle=":", linewidth=1.2)
-        axes.annotate("floor", (shown.floor, len(arms) - 0.4), fontsize=9, ha="center", va="top")
+        axes.annotate(" floor", (shown.floor, len(arms) - 0.42), fontsize=9, va="bottom")
     axes.set(yticks=range(len(arms)), yticklabels=arms, ylim=(len(arms) - 0.4, -0.6),
              xlabel=shown.quantity, xscale="log" if shown.log else "linear")
     if shown.log:  # few labels: those between the powers of ten run into each other
@@ -193,7 +209,8 @@ def _dots(shown: Live) -> Figure:
         axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=6))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.xaxis.set_minor_locator(NullLocator())
-    figure.suptitle(shown.title or "this run (mark) and the stored runs (band)", fontsize=11)
+    if shown.title:
+        figure.suptitle(shown.title, fontsize=11)
     axes.grid(axis="y", visible=False)
     return figure
 
@@ -219,7 +236,7 @@ def _curves(shown: Live) -> Figure:
         axes.axhline(1, color="black", linestyle=":", linewidth=1.2)
     axes.set(yscale="log" if shown.log else "linear", xlabel="training steps",
              ylabel=f"{shown.quantity}{' / floor' if shown.floor else ''}",
-             title=shown.title or "this run (line) and the stored runs (band)")
+             title=shown.title)
     axes.legend(loc="best", fontsize=9)
     return figure
 
@@ -242,8 +259,8 @@ def _end(run: History | Sequence[float] | float) -> float:
     return float(run[-1] if isinstance(run, Sequence) else run)
 
 
-def _widened(low: float, high: float, log: bool) -> tuple[float, float]:
-    """The range, widened by half of it on each side.
+def _widened(low: float, high: float, log: bool, least: float) -> tuple[float, float]:
+    """The range, widened by half of it on each side, but not below `least`.
 
     After twelve normal draws, about one further draw in two hundred falls outside that. On a
     logarithmic axis the range is that of the logarithms. The stored numbers have six digits, so a
@@ -251,9 +268,9 @@ def _widened(low: float, high: float, log: bool) -> tuple[float, float]:
     """
     if log and low > 0:
         further = (high / low) ** 0.5 * (1 + 1e-5)
-        return low / further, high * further
+        return max(low / further, min(low, least)), high * further
     further = (high - low) / 2 + 1e-5 * max(abs(low), abs(high)) + 1e-12
-    return low - further, high + further
+    return max(low - further, min(low, least)), high + further
 
 
 def _plain(run: History | float) -> dict:

@@ -44,7 +44,7 @@ def test_a_run_inside_its_band_is_said_to_be(stored):
     shown = live("99/losses", {"additive": history(4.0, 2.1), "mhc": history(4.0, 1.5)}, "loss")
     assert (shown.outside == []
             and shown.sentence
-            == "Inside: each number of this run lies where the 3 stored runs lie.")
+            == "Inside: each number of this run lies in the band of the 3 stored runs.")
     assert "additive 2.1, stored 2 to 2.2" in shown._repr_html_()
 
 
