@@ -6,6 +6,12 @@
 # make stored-live  makes the runs that are shown beside live cells  (ONLY=06)
 # make serve        shows the built book in a browser
 # make lab          opens the notebooks live
+# make class        makes notebooks, slides, sheets and quizzes for a class  (ONLY="02 05")
+# make pdf          prints the book as one PDF, in _build/release
+# make epub         makes an EPUB of it, in _build/release
+# make zip          packs the site for a USB stick, in _build/release
+# make dist         makes and checks the wheel and the source distribution, in _build/release
+# make release      makes all of these, and an archive of the class kit
 # make address      carries the repository's address to launch links and setup cells
 #                   (URL=... BRANCH=... give it by hand)
 # make clean        deletes what was built, except the virtual environment
@@ -18,7 +24,7 @@ JOBS ?= 2
 export OMP_NUM_THREADS := 1
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: book test lint unit site-tests browser machines stored-live serve lab address clean
+.PHONY: book test lint unit site-tests browser machines stored-live serve lab class pdf epub zip dist release address clean
 .DELETE_ON_ERROR:
 
 book: .venv/ready
@@ -52,7 +58,27 @@ serve: book
 	$(BIN)/python -m http.server $(PORT) --directory _build/html
 
 lab: .venv/ready
-	$(BIN)/jupyter lab --notebook-dir .
+	$(BIN)/jupyter lab --notebook-dir . $(if $(filter 0,$(shell id -u)),--allow-root)
+
+class: book
+	@$(BIN)/python tools/class_kit.py $(if $(ONLY),--only $(ONLY))
+
+pdf: book browser
+	@$(BIN)/python tools/pdf.py
+
+epub: book browser
+	@$(BIN)/python tools/epub.py
+
+zip: book
+	@$(BIN)/python tools/pack.py
+
+dist: .venv/ready
+	@$(BIN)/python -m build --no-isolation --outdir _build/release > /dev/null
+	@$(BIN)/python -m twine check --strict _build/release/geolab-*
+	@$(BIN)/check-wheel-contents _build/release/geolab-*.whl
+
+release: pdf epub zip dist class
+	@$(BIN)/python tools/pack.py --folder _build/class --kind class
 
 address: .venv/ready
 	@$(BIN)/python tools/address.py $(if $(URL),--url $(URL)) $(if $(BRANCH),--branch $(BRANCH))

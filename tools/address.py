@@ -27,9 +27,9 @@ GITHUB = re.compile(
     r"(?:https://|ssh://git@|git@)(?:[^@/]+@)?github\.com[:/]([\w.-]+)/([\w.-]+?)(?:\.git)?/?")
 # A clone on the path makes geolab, studies and benchmarks importable.
 SETUP = """\
-# On Colab this fetches the book's code; anywhere else it does nothing.
+# On Colab and on Kaggle this fetches the book's code; anywhere else it does nothing.
 import os, subprocess, sys
-if "google.colab" in sys.modules:
+if "google.colab" in sys.modules or "KAGGLE_KERNEL_RUN_TYPE" in os.environ:
     if not os.path.exists("/content/book"):
         subprocess.run(["git", "clone", "--quiet", "--depth", "1",
                         "--branch", "{branch}", "{url}", "/content/book"], check=True)

@@ -1,0 +1,72 @@
+"""What a program grades: a right answer passes, a wrong one fails, and so does an empty one."""
+
+import json
+
+import pytest
+
+from class_checks import check_answer
+from class_notebooks import HELPER, ROOT, names_of, parts
+
+CHAPTERS = sorted(path.stem for path in ROOT.glob("notebooks/*.ipynb"))
+
+
+def passes(of, given: str) -> bool:
+    """Whether the check lets an answer pass, which is code."""
+    space = {}
+    exec(HELPER, space)
+    exec(given, space)
+    try:
+        exec(of.code, space)
+    except Exception:  # a check that raises anything gives no point
+        return False
+    return True
+
+
+def test_every_chapter_has_a_session(session):
+    assert session.name in CHAPTERS
+    assert len(list((ROOT / "classes").glob("*.yml"))) == len(CHAPTERS)
+
+
+def test_right_passes_and_wrong_and_empty_fail(session):
+    for of in [*session.checks, session.quiz_check]:
+        assert passes(of, f"{of.begun}\n{of.answer}"), of.name
+        assert not passes(of, of.begun), f"{of.name}: empty"
+        for wrong in of.wrong:
+            given = wrong if of.test else f"{of.name} = {wrong!r}"
+            assert not passes(of, given), f"{of.name}: {wrong}"
+
+
+def test_every_check_has_wrong_answers(session):
+    assert len(session.checks) >= 2
+    assert all(len(of.wrong) >= 2 for of in session.checks)
+
+
+def test_a_check_does_not_contain_its_answer(session):
+    for of in session.checks:
+        last = of.answer.strip().splitlines()[-1].strip()
+        assert last not in of.code and last not in of.begun
+
+
+def test_names_are_the_students_own(session):
+    chapter = json.loads((ROOT / f"notebooks/{session.name}.ipynb").read_text())
+    used = set().union(*(names_of("".join(part["source"])) for _, part in parts(chapter["cells"])
+                         if not isinstance(part, str)))
+    names = [of.name for of in session.checks]
+    assert len(set(names)) == len(names) and all(name.startswith("my_") for name in names)
+    assert not used & {*names, "check_answer", "scrambled", "spellings"}
+
+
+def test_each_question_of_the_quiz_has_one_right_answer(session):
+    assert len(session.quiz) == len(session.letters) >= 3
+    for question in session.quiz:
+        assert question["ask"].endswith("?") and len(question["answers"]) >= 3
+        assert sum(reply.startswith("Yes") for reply in question["answers"].values()) == 1
+    assert len(set(session.letters)) > 1, "the right answer must not stand in one place"
+
+
+@pytest.mark.parametrize("answer, said", [
+    (..., "has no answer yet"), ([1, 2], "needs 1 entries"), ([...], "isn't complete"),
+    ("a", "isn't right yet"), (float("nan"), "isn't right yet. A hint.")])
+def test_what_a_student_reads(answer, said):
+    with pytest.raises(AssertionError, match=said):
+        check_answer("my_number", answer, [1], ["0" * 12], "A hint.")

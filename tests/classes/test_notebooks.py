@@ -1,0 +1,100 @@
+"""The students' notebooks have no solution in them, whatever the chapters look like."""
+
+import json
+import re
+
+import pytest
+from nbgrader.preprocessors import ClearHiddenTests, ClearSolutions
+from traitlets.config import Config
+
+from class_notebooks import ROOT, Check, Session, notebook, parts, quiz_text, session
+from class_text import Plain
+
+CHAPTERS = sorted(ROOT.glob("notebooks/*.ipynb"))
+CLEARING = Config({"ClearSolutions": {"code_stub": {"python": ""}, "text_stub": "*Your answer.*"}})
+EXERCISE = ":::{{exercise}} {0}\n:label: ex-{0}\n\nWhat is {0}?\n:::\n\n"
+START = ":::{{solution-start}} ex-{0}\n:class: dropdown\n:::\n\nSECRET words"
+END = ":::{solution-end}\n:::\n\n"
+
+
+def cell(kind: str, source: str) -> dict:
+    return {"cell_type": kind, "source": source.splitlines(keepends=True), "metadata": {}}
+
+
+def chapter(*sources: tuple[str, str]) -> dict:
+    setup = [("markdown", "# Title"), ("code", "import math")]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return {"cells": [cell(*source) for source in [*setup, *sources]],
+            "metadata": {"kernelspec": kernel}}
+
+
+def released(of: Session, stored: dict):
+    made = notebook(of, stored, Plain(stored))
+    for step in (ClearSolutions, ClearHiddenTests):
+        made, _ = step(config=CLEARING).preprocess(made, {})
+    return made
+
+
+def pieces(text: str) -> set[str]:
+    """Sentences and lines of code that are long enough to give something away."""
+    found = re.split(r"\n|(?<=[.?!])\s", text)
+    return {piece.strip() for piece in found if len(piece.strip()) > 30}
+
+
+SMALL = Session("small", [
+    Check("my_sum", "What is 6 + 7?", "Count.", "my_sum = 13", [12, 14], after="ex-one"),
+    Check("my_lost", "What is 1 + 1?", "Count.", "my_lost = 2", [1, 3], after="ex-gone")],
+    [{"ask": "Is it?", "answers": {"a": "Yes.", "b": "No.", "c": "No."}}])
+
+
+# An exercise and its solution share a cell, or don't; a solution has code, or none.
+@pytest.mark.parametrize("sources", [
+    [("markdown", EXERCISE.format("one") + START.format("one")),
+     ("code", "secret = 1"), ("markdown", END + "## After")],
+    [("markdown", EXERCISE.format("one")), ("markdown", START.format("one") + "\n" + END),
+     ("markdown", "## After")],
+    [("markdown", EXERCISE.format("one") + START.format("one") + "\n\n" + END
+      + "## After")],
+], ids=["with code", "cells of their own", "one cell"])
+def test_solutions_are_found_by_their_marks(sources):
+    made = released(SMALL, chapter(*sources))
+    text = "\n".join(cell.source for cell in made.cells)
+    assert "SECRET" not in text and "secret" not in text and ":::" not in text
+    kinds = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in made.cells]
+    assert kinds.index("ex-one") < kinds.index("my_sum-answer") < kinds.index("my_sum")
+    after = next(k for k, cell in enumerate(made.cells) if cell.source == "## After")
+    assert kinds.index("my_sum") < after < kinds.index("my_lost")   # its exercise is gone
+    assert made.cells[0].source == "# Title" and made.cells[1].source == "import math"
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_no_solution_is_left(path):
+    stored, of = json.loads(path.read_text()), session(path.stem)
+    solved, told = set(), set()
+    for label, part in parts(stored["cells"]):
+        text = Plain(stored)(part) if isinstance(part, str) else "".join(part["source"])
+        (solved if label else told).update(pieces(text))
+    made = released(of, stored)
+    left = "\n".join(cell.source for cell in made.cells)
+    assert solved and not (solved - told) & pieces(left)
+    assert "For the teacher" not in left and "SOLUTION" not in left
+    assert not re.search(r"^:::|\{(prf:)?\w+\}`", left, re.M), "a directive or a role is left"
+    grades = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in made.cells]
+    assert {check.name for check in of.checks} | {"my_quiz"} <= set(grades)
+    ids = [name for name in grades if name]
+    assert len(set(ids)) == len(ids)
+
+
+def test_what_a_notebook_program_can_show():
+    stored = chapter(("markdown", "$$\na = b\n$$ (eq-x-one)"))
+    text = Plain(stored)(":::{prf:theorem} A name\n:label: x\n\nBy {eq}`eq-x-one`, and\n"
+                         "{doc}`the first <01_residual_stream>`.\n:::\n\n:::{admonition} Hint\n"
+                         ":class: dropdown tip\nThink.\n:::")
+    assert text == ("> **Theorem (A name).**\n>\n> By (1), and\n> the first.\n\n"
+                    "<details><summary>Hint</summary>\n\nThink.\n\n</details>")
+    assert r"\tag{1}" in Plain(stored)("$$\na = b\n$$ (eq-x-one)")
+
+
+def test_a_quiz_as_text_keeps_its_replies_to_itself():
+    text = quiz_text(SMALL.quiz)
+    assert text == "1. Is it?\n   - **a** a\n   - **b** b\n   - **c** c" and "Yes" not in text

@@ -1,0 +1,100 @@
+"""Slides, sheets and notes come from a page's structure, and ask no network for anything."""
+
+import re
+
+import pytest
+from bs4 import BeautifulSoup
+
+from class_notebooks import ROOT, Check, Session
+from class_pages import article, notes, page, quiz_markdown, sheet, slides
+
+QUIZ = [{"ask": "Is 1 < 2?", "answers": {"It is.": "Yes. By counting.", "No.": "No. Count."}}]
+SESSION = Session("small", [Check("my_sum", "What is $6 + 7$?", "Count.", "my_sum = 13", [])], QUIZ)
+PROOF = '<div class="proof {0} admonition"><p class="admonition-title">{1}</p><p>{2}</p></div>'
+NUMBERED = '<span class="caption-number">Theorem 1 </span>(Counting)'
+PAGE = f"""<html><body><nav><a href="https://else.where/">Away</a></nav>
+<article><section id="a-title">
+<h1>1. A title<a class="headerlink" href="#a-title">#</a></h1><p>A story.</p>
+<table><tr><td>First</td><td>5</td><td></td></tr>
+<tr><td>Second</td><td>5</td><td>yes</td></tr></table>
+<section id="first"><h2>First</h2><p><strong>Predict.</strong> What moves?</p>
+<div class="cell"><div class="cell_input"><pre>code()</pre></div><div class="cell_output">
+<div class="geolab-explore"><div role="img" aria-label="A dot"><svg></svg></div>
+<input type="range"><script>moves()</script></div></div></div>
+<p>See <a href="02_other.html">another chapter</a>.</p>
+{PROOF.format("theorem", NUMBERED, "One is less than two.")}
+{PROOF.format("dropdown", "Proof", "A proof of it.")}</section>
+<section id="second"><h2>Second</h2>
+<figure><svg></svg><figcaption>Skipped</figcaption></figure></section>
+<section id="exercises"><h2>Exercises</h2>
+<div class="exercise admonition"><p class="admonition-title">Exercise 1 (Count)</p>
+<section id="exercise-content"><p>Count to two.</p></section></div>
+<div class="solution dropdown admonition"><p class="admonition-title">Solution</p><p>One, two.</p>
+<div class="cell">print</div></div></section>
+<section id="three-things-to-remember"><h2>Three things</h2><ol><li>Count.</li></ol>
+<div class="tip dropdown admonition"><p class="admonition-title">For the teacher</p>
+<p>They miscount.</p>
+</div></section></section></article></body></html>"""
+
+
+@pytest.fixture
+def found(tmp_path):
+    (tmp_path / "page.html").write_text(PAGE)
+    return article(tmp_path / "page.html").find("section")
+
+
+def addresses(text: str) -> list[str]:
+    """What a browser would fetch for a page, or follow from it."""
+    tags = BeautifulSoup(text, "html.parser").find_all(True)
+    names = ("src", "href", "srcset", "poster", "action", "data", "xlink:href")
+    return [tag[name] for tag in tags for name in names if tag.has_attr(name)
+            and not tag[name].startswith(("#", "data:"))]
+
+
+def test_slides_tell_the_story(found):
+    made = BeautifulSoup(slides(found, QUIZ), "html.parser").select("section")
+    texts = [" ".join(slide.get_text(" ", strip=True).split()) for slide in made]
+    assert [text.split()[0] for text in texts] == ["1.", "First", "First", "Three", "Question"]
+    assert "What moves?" in texts[1] and made[1].select_one("input[type=range]")
+    assert made[1].find("script").string == "moves()"
+    assert "One is less than two." in texts[2]
+    everything = " ".join(texts)
+    for absent in ("code()", "A proof of it", "Skipped", "Count to two", "One, two"):
+        assert absent not in everything
+    assert made[-1].select("details"), "a click answers a question"
+
+
+def test_a_sheet_has_exercises_and_no_answer(found):
+    text = sheet(found, QUIZ)
+    assert "Exercise 1 (Count)" in text and "Count to two." in text and "☐ It is." in text
+    assert "One, two" not in text and "By counting" not in text and "1 &lt; 2" in text
+
+
+def test_notes_have_all_that_the_sheet_lacks(found):
+    text = notes(found, SESSION)
+    for said in ("They miscount.", "One, two.", "By counting.", "my_sum = 13", r"\(6 + 7\)"):
+        assert said in text
+    assert "print" not in text
+
+
+@pytest.mark.parametrize("kind", ["slides", "sheet"])
+def test_a_page_asks_for_nothing_but_its_own_folder(found, kind):
+    body = slides(found, QUIZ) if kind == "slides" else notes(found, SESSION)
+    asked = addresses(page(kind, "A title", body))
+    assert asked and all(address.startswith("../static/") for address in asked)
+
+
+def test_styles_and_scripts_ask_for_nothing():
+    for path in ROOT.glob("classes/static/*"):
+        assert not re.search(r"https?:|@import|url\(|fetch|import\(", path.read_text()), path
+
+
+def test_a_picture_in_a_file_of_its_own_is_refused(tmp_path):
+    (tmp_path / "page.html").write_text("<article><img src='../a.png'></article>")
+    with pytest.raises(AssertionError, match="page.html has a picture"):
+        article(tmp_path / "page.html")
+
+
+def test_a_quiz_as_text_ends_with_its_answers():
+    text = quiz_markdown("A title", QUIZ, ["a"], "1. Is 1 < 2?")
+    assert text.endswith("## Answers\n\n1. **a** Yes. By counting.\n")

@@ -1,0 +1,51 @@
+"""The archive of the site, opened by a double click: pages, formulas, sliders and search."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+pytestmark = pytest.mark.browser
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def stick(site, tmp_path_factory) -> Path:
+    """The folder that the archive of `make zip` unpacks to."""
+    sys.path.insert(0, str(ROOT / "tools"))  # the tools import each other by their bare names
+    spec = importlib.util.spec_from_file_location("pack", ROOT / "tools/pack.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    sys.path.pop(0)
+    folder = tmp_path_factory.mktemp("stick")
+    tool.pack(site, folder / "book.zip")
+    with ZipFile(folder / "book.zip") as archive:
+        archive.extractall(folder)
+    return folder / "book"
+
+
+def test_index_leads_to_the_front_page(stick, window):
+    window.goto((stick / "index.html").as_uri())
+    window.wait_for_url("**/book/intro.html")
+    assert window.locator("h1").first.inner_text()
+
+
+def test_a_chapter_has_its_formulas_and_its_sliders(stick, window):
+    window.goto((stick / "notebooks/02_delta_operator.html").as_uri())
+    window.evaluate("() => MathJax.startup.promise")
+    assert window.locator("mjx-container").count() == window.locator("article .math").count()
+    figure = window.locator(".geolab-explore").first
+    before = figure.locator("[role=img]").inner_html()
+    figure.locator("input").first.press("ArrowRight")
+    assert figure.locator("[role=img]").inner_html() != before
+
+
+def test_the_search_finds_a_chapter(stick, window):
+    window.goto((stick / "search.html").as_uri() + "?q=sinkhorn")
+    window.wait_for_selector("#search-results li a")
+    found = window.locator("#search-results li a").all()
+    chapter = next(link for link in found if "birkhoff" in link.get_attribute("href"))
+    chapter.click()
+    window.wait_for_url("**/05_birkhoff_polytope.html*")

@@ -1,0 +1,183 @@
+"""The joined book: links inside, open folds, sliders as a few frames; PDF, EPUB and archive."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+from zipfile import ZipFile
+
+import pytest
+from bs4 import BeautifulSoup
+
+from geolab.show import explore, figures
+from geolab.show.sliders import slider
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = ["book/intro", "notebooks/01_one"]
+PAGE = """<!DOCTYPE html><html lang="en"><head><script>window.MathJax = {{startup: {{promise:
+Promise.resolve()}}}}</script></head><body><nav>left out</nav><article class="bd-article">
+<section id="start"><h1>{title}<a class="headerlink" href="#start">#</a></h1>{body}</section>
+</article></body></html>"""
+FRONT = """<p>See <a href="../notebooks/01_one.html">one</a>,
+<a href="../notebooks/01_one.html#proof">its proof</a>, <a href="#start">here</a>,
+<a href="../search.html">the search</a> and <a href="https://example.org">elsewhere</a>.</p>"""
+CHAPTER = """<details class="dropdown" id="proof"><summary>Proof</summary><p>Look.</p></details>
+<div class="cell tag_hide-input"><details class="admonition hide above-input"><summary>Show code
+</summary><pre>draw()</pre></details></div><h2 id="more">More</h2>{slider}"""
+
+
+def tool(name: str):
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(ROOT / "tools"))  # the tools import each other by their bare names
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+paper, browser = tool("paper"), tool("browser")
+
+
+def curve(beta, gate=0.5):
+    """A curve."""
+    figure, axes = figures.subplots(height=1.5)
+    axes.plot([0, beta], [0, gate])
+    return figure
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A built site of a front page and one chapter with a slider."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("GEOLAB_EXPLORE", "static")
+    drawn = explore(curve, caption="A curve.", beta=slider(range(9), marks={2: "a <mark>"}))
+    patch.undo()
+    site = tmp_path_factory.mktemp("built") / "html"
+    bodies = [FRONT, CHAPTER.format(slider=drawn.data)]
+    for name, title, body in zip(NAMES, ["Front", "1. One"], bodies):
+        (site / name).parent.mkdir(parents=True)
+        (site / f"{name}.html").write_text(PAGE.format(title=title, body=body))
+    return site
+
+
+@pytest.fixture
+def book(site, monkeypatch):
+    monkeypatch.setattr(paper, "contents", lambda: list(zip(NAMES, ["", "Part <I>"])))
+    return paper.pages(site)
+
+
+@pytest.fixture
+def chromium():
+    path = browser.find()
+    if path is None:
+        pytest.skip("there is no Chrome or Chromium")
+    return path
+
+
+# ---------------------------------------------------------------- joined
+
+def test_links_lead_to_places_in_the_document(book):
+    front, chapter = (BeautifulSoup(page.html, "html.parser") for page in book)
+    links = [link.get("href") for link in front.find_all("a")]
+    assert links == ["#notebooks-01_one", "#notebooks-01_one--proof", "#book-intro--start", None,
+                     "https://example.org"]
+    assert chapter.article["id"] == "notebooks-01_one"
+    assert chapter.find(id="notebooks-01_one--proof").has_attr("open")
+
+
+def test_what_is_for_a_screen_is_left_out(book):
+    chapter = BeautifulSoup(book[1].html, "html.parser")
+    assert [page.title for page in book] == ["Front", "1. One"]
+    assert not chapter.select("script, noscript, input, button, .headerlink")
+    assert "draw()" not in chapter.get_text() and "A curve." in chapter.get_text()
+
+
+def test_a_slider_is_a_few_frames_over_their_values(book):
+    frames = BeautifulSoup(book[1].html, "html.parser").select(".frame")
+    assert [frame.p.get_text() for frame in frames] == [
+        "β = 0", "β = 3", "β = 5", "β = 8"]
+    assert len({str(frame.svg) for frame in frames}) == 4
+    assert frames[0].find(role="img")["aria-label"] == "A curve.; β = 0"
+
+
+@pytest.mark.parametrize("counts, starts, marks, shown", [
+    ([9], [4], [{}], [(0,), (3,), (5,), (8,)]),
+    ([9], [4], [{2: "a", 4: "b"}], [(0,), (2,), (4,), (8,)]),
+    ([3], [1], [{}], [(0,), (1,), (2,)]),
+    ([5, 3], [2, 1], [{}, {}], [(0, 0), (0, 2), (2, 0), (2, 2), (4, 0), (4, 2)]),
+    ([2, 2, 7], [0, 0, 3], [{}, {}, {}], [(0, 0, 3), (0, 1, 3), (1, 0, 3), (1, 1, 3)])])
+def test_frames_are_spread_and_marks_are_among_them(counts, starts, marks, shown):
+    assert paper.choices(counts, starts, marks) == shown
+
+
+# ---------------------------------------------------------------- files
+
+def test_the_pdf_has_bookmarks_links_and_page_numbers(site, book, chromium):
+    pikepdf = pytest.importorskip("pikepdf")
+    pdf = tool("pdf")
+    with paper.typeset(site, book, chromium) as page:
+        found = pdf.places(pdf.printed(page))
+        page.evaluate(pdf.NUMBERED, found)
+        whole, headings = pdf.printed(page, outline=True, tagged=True), page.evaluate(pdf.HEADINGS)
+        numbers = page.locator(".book-contents .page").all_inner_texts()
+    assert numbers == [str(found["book-intro"]), str(found["notebooks-01_one"])] == ["3", "4"]
+    (site / "book.pdf").write_bytes(whole)
+    with pikepdf.open(site / "book.pdf") as read:
+        pdf.entitle(read, headings)
+        with read.open_outline() as outline:
+            assert [mark.title for mark in outline.root] == ["Contents", "Front", "1. One"]
+            assert [mark.title for mark in outline.root[2].children] == ["More"]
+        links = [note for page in read.pages for note in page.get("/Annots", [])]
+        inside = {str(note.Dest).removeprefix("/") for note in links if "/Dest" in note}
+        assert inside == {"book-intro", "book-intro--start", "notebooks-01_one",
+                          "notebooks-01_one--proof"} <= found.keys()
+        assert [str(note.A.URI) for note in links if "/A" in note] == ["https://example.org/"]
+
+
+def test_a_link_to_nowhere_is_refused(site, book, chromium):
+    lost = [book[0]._replace(html=book[0].html.replace("#book-intro--start", "#lost")), book[1]]
+    with (pytest.raises(ValueError, match="links to nowhere: lost"),
+          paper.typeset(site, lost, chromium)):
+        pass
+
+
+def test_the_epub_is_well_formed_and_its_links_are_whole(site, book, chromium):
+    epub = tool("epub")
+    with paper.typeset(site, book, chromium) as page:
+        taken = page.evaluate(epub.TAKEN)
+    epub.write(site / "book.epub", book, taken["pages"], taken["drawings"])
+    with ZipFile(site / "book.epub") as archive:
+        assert archive.namelist()[0] == "mimetype"
+        files = {name: archive.read(name) for name in archive.namelist()}
+    parts = {name.removeprefix("book/"): text for name, text in files.items()
+             if name.startswith("book/")}
+    trees = {name: ElementTree.fromstring(text) for name, text in parts.items()
+             if not name.endswith(".css")}
+    listed = {item.get("href") for item in trees["book.opf"].iterfind(".//{*}item")}
+    assert listed | {"book.opf"} == parts.keys()
+    places = {f"{name}#{node.get('id')}" for name, tree in trees.items() for node in tree.iter()}
+    for name, tree in trees.items():
+        links = [node.get("href") or node.get("src") for node in tree.iter()
+                 if node.get("href") or node.get("src")]
+        for link in links:
+            assert link.startswith("https://") or link in listed | places, (name, link)
+    assert len(taken["drawings"]) == 4
+
+
+def test_the_archive_unpacks_to_one_folder(site, tmp_path):
+    (site / ".buildinfo").write_text("for a builder")
+    count = tool("pack").pack(site, tmp_path / "book-1.zip")
+    with ZipFile(tmp_path / "book-1.zip") as archive:
+        assert len(archive.namelist()) == count
+        assert all(name.startswith("book-1/") for name in archive.namelist())
+        assert "book-1/notebooks/01_one.html" in archive.namelist()
+        assert "book-1/.buildinfo" not in archive.namelist()
+
+
+def test_a_folder_that_is_not_there_is_refused():
+    done = subprocess.run([sys.executable, ROOT / "tools/pack.py", "--folder", "/nowhere"],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "--folder must be a folder that is there" in done.stderr

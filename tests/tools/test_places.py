@@ -1,0 +1,141 @@
+"""Where readers work: the files of each place agree with the pins, and Colab's widgets work."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomllib
+import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[2]
+spec = importlib.util.spec_from_file_location("address", ROOT / "tools/address.py")
+address = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(address)
+DOCKERFILE = (ROOT / ".binder/Dockerfile").read_text()
+CONTAINER = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())
+# what https://containers.dev/implementors/json_reference says of the entries that we use
+ENTRIES = {"name": str, "image": str, "hostRequirements": dict, "postCreateCommand": str,
+           "forwardPorts": list, "portsAttributes": dict, "customizations": dict}
+MOVED = """
+import ipywidgets
+from geolab.show import explore, figures
+
+def line(beta):
+    '''A line.'''
+    figure, axes = figures.subplots()
+    axes.plot([0, beta])
+    return figure
+
+box = explore(line, beta=[1, 2, 3])
+before = box.picture.value
+box.sliders["beta"].value = 3
+print(ipywidgets.__version__, "svg" in before and box.picture.value != before)
+"""
+
+
+def pins(path: Path) -> dict[str, Version]:
+    """The versions that a file of requirements pins."""
+    lines = (line.split("#")[0].strip() for line in path.read_text().splitlines())
+    found = [Requirement(line) for line in lines if line]
+    return {one.name: Version(str(one.specifier).removeprefix("==")) for one in found}
+
+
+PINS, COLAB = pins(ROOT / "requirements.txt"), pins(ROOT / ".github/colab.txt")
+RANGES = {one.name: one.specifier for one in map(Requirement, tomllib.loads(
+    (ROOT / "pyproject.toml").read_text())["project"]["dependencies"])}
+
+
+def instructions(name: str) -> list[str]:
+    return [line.removeprefix(f"{name} ") for line in DOCKERFILE.splitlines()
+            if line.startswith(f"{name} ")]
+
+
+@pytest.mark.parametrize("versions", [PINS, COLAB], ids=["ours", "Colab"])
+def test_the_package_allows_the_versions_of_a_place(versions):
+    assert all(versions[name] in allowed for name, allowed in RANGES.items() if name in versions)
+
+
+# ---------------------------------------------------------------- Binder and JupyterHub
+
+def test_the_image_has_the_pins_and_what_binder_and_a_hub_start():
+    installed = " ".join(instructions("RUN"))
+    assert instructions("COPY")[0] == "requirements.txt /tmp/requirements.txt"
+    assert "--requirement /tmp/requirements.txt" in installed
+    extra = {one.split("==")[0]: Version(one.split("==")[1])
+             for one in re.findall(r"[\w-]+==[\w.]+", installed)}
+    assert extra.keys() == {"notebook", "jupyterhub"}
+    # a notebook 7.x is that of the same x of JupyterLab 4.x
+    assert extra["notebook"].minor == PINS["jupyterlab"].minor
+
+
+def test_the_image_runs_as_the_user_that_binder_names():
+    assert {"NB_USER", "NB_UID"} <= {one.split("=")[0] for one in instructions("ARG")}
+    assert instructions("USER") == ["${NB_USER}"]
+    assert "--uid ${NB_UID} ${NB_USER}" in DOCKERFILE
+
+
+def test_every_place_has_the_python_of_the_pins():
+    python = re.search(r"on Python (3\.\d+)", (ROOT / "requirements.txt").read_text())[1]
+    assert instructions("FROM") == [f"python:{python}-slim"]
+    assert CONTAINER["image"] == f"python:{python}"
+
+
+def test_the_copy_leaves_out_what_is_built():
+    left = (ROOT / ".dockerignore").read_text().split()
+    assert {".git", ".venv", "_build", "_executed", "runs"} == set(left)
+
+
+def test_binders_button_is_there_while_its_image_is():
+    buttons = yaml.safe_load((ROOT / "_config.yml").read_text())["launch_buttons"]
+    assert buttons["binderhub_url"] == "https://mybinder.org"
+    assert buttons["notebook_interface"] == "jupyterlab"
+
+
+# ---------------------------------------------------------------- dev containers
+
+def test_the_dev_container_is_one():
+    assert {name: type(value) for name, value in CONTAINER.items()} == ENTRIES
+    assert {int(port) for port in CONTAINER["portsAttributes"]} == set(CONTAINER["forwardPorts"])
+    makefile = (ROOT / "Makefile").read_text()
+    assert CONTAINER["postCreateCommand"] == "make .venv/ready" and "\n.venv/ready:" in makefile
+    assert f"PORT ?= {CONTAINER['forwardPorts'][0]}\n" in makefile
+    python = CONTAINER["customizations"]["vscode"]["settings"]["python.defaultInterpreterPath"]
+    assert python.endswith("/.venv/bin/python")
+
+
+# ---------------------------------------------------------------- Kaggle and Colab
+
+@pytest.mark.parametrize("environment, clones", [({"KAGGLE_KERNEL_RUN_TYPE": "Interactive"}, 1),
+                                                 ({}, 0)], ids=["Kaggle", "elsewhere"])
+def test_the_setup_cell_clones_on_kaggle_too(monkeypatch, environment, clones):
+    calls = []
+    monkeypatch.delenv("KAGGLE_KERNEL_RUN_TYPE", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(subprocess, "run", lambda command, check: calls.append(command))
+    monkeypatch.setattr(sys, "path", [])
+    exec(address.SETUP.format(url="https://github.com/a/book", branch="main"), {})
+    assert len(calls) == len(sys.path) == clones
+
+
+@pytest.mark.network
+def test_a_slider_moves_under_colabs_widgets(tmp_path):
+    """With the version of ipywidgets in Colab's image before ours on the path."""
+    wanted = [f"ipywidgets=={COLAB['ipywidgets']}", "ipython_genutils==0.2.0"]
+    got = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps",
+                          "--target", tmp_path, *wanted],
+                         capture_output=True, text=True, check=False)
+    if got.returncode:
+        pytest.skip(f"no network: {got.stderr[-200:]}")
+    path = f"{tmp_path}{os.pathsep}{ROOT}"
+    here = {name: value for name, value in os.environ.items() if name != "GEOLAB_EXPLORE"}
+    done = subprocess.run([sys.executable, "-c", MOVED], capture_output=True, text=True,
+                          check=False, env={**here, "PYTHONPATH": path})
+    assert done.stdout.split() == [str(COLAB["ipywidgets"]), "True"], done.stdout + done.stderr

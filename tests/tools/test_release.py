@@ -1,0 +1,136 @@
+"""A release: one version everywhere, a workflow whose commands exist, a wheel that is whole."""
+
+import datetime
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+import tomllib
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+spec = importlib.util.spec_from_file_location("release", ROOT / "tools/release.py")
+release = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(release)
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+TARGETS = set(re.findall(r"^([\w./-]+):", (ROOT / "Makefile").read_text(), re.M))
+WORKFLOWS = sorted(ROOT.glob(".github/workflows/*.yml"))
+PACKAGES = ("geolab", "studies", "benchmarks")
+KINDS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+def released() -> list[tuple[str, str]]:
+    """The versions in the changelog and their dates, the newest first."""
+    heads = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert heads[0] == "[Unreleased]"
+    return [re.fullmatch(r"\[(\d+\.\d+\.\d+)\] - (\d{4}-\d\d-\d\d)", head).groups()
+            for head in heads[1:]]
+
+
+def commands(workflow: Path) -> str:
+    jobs = yaml.safe_load(workflow.read_text())["jobs"]
+    return "\n".join(step.get("run", "") for job in jobs.values() for step in job["steps"])
+
+
+# ---------------------------------------------------------------- the version
+
+def test_there_is_one_version_and_one_date():
+    version, date = released()[0]
+    assert version == release.version() == PROJECT["project"]["version"] == CITATION["version"]
+    assert date == CITATION["date-released"]
+
+
+def test_the_changelog_goes_back_in_time_by_kinds():
+    versions = [tuple(map(int, version.split("."))) for version, _ in released()]
+    dates = [datetime.date.fromisoformat(date) for _, date in released()]
+    assert versions == sorted(versions, reverse=True) and dates == sorted(dates, reverse=True)
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert set(re.findall(r"^### (.*)$", text, re.M)) <= KINDS
+
+
+def test_the_citation_names_what_a_citation_needs():
+    assert CITATION["cff-version"] == "1.2.0" and CITATION["message"] and CITATION["authors"]
+    assert all(author.keys() & {"name", "family-names"} for author in CITATION["authors"])
+    assert CITATION["license"] == PROJECT["project"]["license"]
+
+
+def test_a_tag_of_another_version_is_refused(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["release.py", "--tag", f"v{release.version()}"])
+    assert release.main() == 0 and "### Added" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["release.py", "--tag", "v99.0.0"])
+    with pytest.raises(SystemExit):
+        release.main()
+    assert f"--tag must be v{release.version()}" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="must have a section"):
+        release.notes("99.0.0")
+
+
+# ---------------------------------------------------------------- the workflows
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_what_a_workflow_runs_is_there(workflow):
+    said = commands(workflow)
+    assert set(re.findall(r"^make ([\w-]+)", said, re.M)) <= TARGETS
+    scripts = re.findall(r"(?:python|bash) ([\w./-]+)", said)
+    assert all((ROOT / script).is_file() for script in scripts), scripts
+
+
+def test_a_release_has_site_pdf_epub_kit_and_packages():
+    said = commands(ROOT / ".github/workflows/release.yml")
+    assert "make release" in said and "_build/release/*" in said
+    line = re.search(r"^release: (.*)$", (ROOT / "Makefile").read_text(), re.M)[1]
+    assert set(line.split()) == {"pdf", "epub", "zip", "dist", "class"} <= TARGETS
+    triggers = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())[True]
+    assert triggers["push"]["tags"] == ["v*"]  # YAML reads `on` as true
+
+
+# ---------------------------------------------------------------- the wheel
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    source = tmp_path_factory.mktemp("source")
+    for name in PACKAGES:
+        left = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, source / name, ignore=left)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    subprocess.run([sys.executable, "-m", "build", "--no-isolation", "--wheel", source],
+                   check=True, capture_output=True)
+    return next((source / "dist").glob("*.whl"))
+
+
+def test_the_wheel_passes_the_usual_checks(wheel):
+    for command in (["-m", "twine", "check", "--strict"],
+                    ["-m", "check_wheel_contents", "--config", ROOT / "pyproject.toml"]):
+        done = subprocess.run([sys.executable, *command, wheel], capture_output=True, text=True,
+                              check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_wheel_has_every_module_and_the_data_beside_them(wheel):
+    with ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+    ours = {path.relative_to(ROOT).as_posix() for name in PACKAGES
+            for path in (ROOT / name).rglob("*")
+            if path.is_file() and path.suffix not in (".pyc", ".md")}
+    assert {name for name in packed if not name.endswith(".md")} == ours
+
+
+def test_the_wheel_alone_grafts(wheel, tmp_path):
+    with ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    code = ("import geolab, benchmarks, studies, torch\nfrom geolab.graft import graft\n"
+            "layer = torch.nn.TransformerEncoderLayer(8, 2, 16, norm_first=True)\n"
+            "print(geolab.__file__, type(graft(torch.nn.TransformerEncoder(layer, 1, "
+            "enable_nested_tensor=False), 'mhc')).__name__)")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, text=True, check=False,
+                          capture_output=True, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert done.stdout.startswith(str(tmp_path)), done.stdout + done.stderr
+    assert done.stdout.strip().endswith("TransformerEncoder")

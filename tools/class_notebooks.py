@@ -1,0 +1,202 @@
+"""From a chapter and its file in classes/ to the notebook of a session, in nbgrader's format.
+
+The notebook is the teacher's: its solutions and answers stand in cells that nbgrader empties for
+the students. Exercises are found by the directives around them and checks by the exercise that they
+follow, so that a chapter can change freely. A check whose exercise is gone moves to the end.
+"""
+
+import ast
+import copy
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import yaml
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell
+
+from class_checks import scrambled, spellings
+from class_text import MARK, Plain
+
+ROOT = Path(__file__).resolve().parent.parent
+HELPER = (ROOT / "tools/class_checks.py").read_text().strip()
+LETTERS = "abcdefgh"
+POINTS = 2  # of an exercise that a teacher reads; a check gives one point
+ABOUT = """\
+*This is the notebook of a session. Run its cells from the top. Write into the cells that ask for \
+an answer and leave the others' order as it is. Below an answer stands its check: run it as often \
+as you like. Answers in words and proofs have no check; your teacher reads them.*"""
+MORE = "## More to answer"
+QUIZ = "## Quiz\n\nGive a letter for each question, for example `my_quiz = [\"a\", \"b\", \"c\"]`."
+
+
+@dataclass(frozen=True)
+class Check:
+    """A question that a program can grade.
+
+    Its right answer is code that ends with the answer under `name`. Numbers and letters are
+    compared with hashes, `step` apart; anything else by the asserts of `test`.
+    """
+
+    name: str
+    ask: str
+    hint: str
+    answer: str
+    wrong: list
+    after: str = ""           # the label of the exercise that it follows
+    step: Any = 0.5           # one for all entries, or a list
+    start: str = ""           # a function's first line, or all that the students' cell begins with
+    test: str = ""
+
+    @property
+    def code(self) -> str:
+        """The cell that grades the answer."""
+        if self.test:
+            empty = f'assert {self.name} is not ..., "{self.name} has no answer yet."\n'
+            return (f"# Check of {self.name}. Hint: {self.hint}\n{empty * (not self.start)}"
+                    f'{self.test.strip()}\nprint("{self.name} is right.")')
+        space: dict[str, Any] = {}
+        exec(self.answer, space)
+        right = space[self.name]
+        right = right if isinstance(right, list) else [right]
+        steps = self.step if isinstance(self.step, list) else [self.step] * len(right)
+        stored = [scrambled(self.name, place, spellings(entry, step)[0])
+                  for place, (entry, step) in enumerate(zip(right, steps, strict=True))]
+        return (f"check_answer({self.name!r}, {self.name}, {steps},\n    {stored},\n"
+                f"    {self.hint!r})")
+
+    @property
+    def begun(self) -> str:
+        """What the students' cell begins with."""
+        if self.start.startswith("def"):
+            said = f"{self.name} has no answer yet."
+            return f'{self.start}\n    raise NotImplementedError("{said}")  # your answer goes here'
+        return self.start or f"{self.name} = ...  # your answer in place of the dots"
+
+
+@dataclass(frozen=True)
+class Session:
+    """A chapter's file in classes/."""
+
+    name: str
+    checks: list[Check]
+    quiz: list[dict]
+
+    @property
+    def letters(self) -> list[str]:
+        """The letters of the quiz's right answers, whose replies begin with "Yes"."""
+        return [next(LETTERS[k] for k, reply in enumerate(question["answers"].values())
+                     if reply.startswith("Yes")) for question in self.quiz]
+
+    @property
+    def quiz_check(self) -> Check:
+        """The quiz as a check: a letter for each question."""
+        empty = ", ".join('""' for _ in self.quiz)
+        return Check("my_quiz", quiz_text(self.quiz), "Talk with a neighbour, then vote again.",
+                     f"my_quiz = {self.letters}", [], start=f"my_quiz = [{empty}]")
+
+
+def session(name: str) -> Session:
+    """What classes/ says about a chapter. Raises TypeError for an unknown or a missing key."""
+    data = yaml.safe_load((ROOT / f"classes/{name}.yml").read_text())
+    return Session(name, [Check(**entry) for entry in data["checks"]], data["quiz"])
+
+
+def quiz_text(quiz: list[dict]) -> str:
+    """The questions with their answers to choose from, as Markdown."""
+    return "\n".join(f"{number}. {question['ask']}\n" + "\n".join(
+        f"   - **{LETTERS[k]}** {answer}" for k, answer in enumerate(question["answers"]))
+        for number, question in enumerate(quiz, start=1))
+
+
+def parts(cells: list[dict]) -> Iterator[tuple[str, str | dict]]:
+    """(label, text or code cell) in order. The label names the exercise whose solution it is part
+    of, and is empty outside of solutions."""
+    label = ""
+    for cell in cells:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            yield label, cell
+            continue
+        place = 0
+        for mark in MARK.finditer(source):
+            yield label, source[place:mark.start()]
+            label, place = mark[2] if mark[1] == "start" else "", mark.end()
+        yield label, source[place:]
+
+
+def notebook(of: Session, chapter: dict, plain: Plain) -> NotebookNode:
+    """The teacher's notebook of a session.
+
+    Arguments:
+        of: the session.
+        chapter: its notebook, as stored.
+        plain: turns the book's Markdown into one that every notebook program shows.
+    """
+    cells, left = [], {check.name: check for check in of.checks}
+    for label, group in itertools.groupby(parts(chapter["cells"]), key=lambda part: part[0]):
+        found = [part for _, part in group]
+        texts = [plain(part) for part in found if isinstance(part, str)]
+        codes = [part for part in found if not isinstance(part, str)]
+        if not label:
+            cells += [new_markdown_cell(plain(part)) if isinstance(part, str) else kept(part)
+                      for part in found if not isinstance(part, str) or plain(part)]
+            continue
+        cells.append(graded(new_markdown_cell("\n\n".join(filter(None, texts))), label,
+                            grade=True, solution=True, points=POINTS))
+        if codes:
+            source = "\n\n".join("".join(cell["source"]) for cell in codes)
+            begun = "# Code for your answer, if you like."
+            cells.append(answer_cell(f"{label}-code", begun, source))
+        for check in [check for check in left.values() if check.after == label]:
+            cells += asked(left.pop(check.name))
+    if left:
+        cells.append(new_markdown_cell(MORE))
+        for check in left.values():
+            cells += asked(check)
+    cells += [new_markdown_cell(QUIZ), *asked(of.quiz_check)]
+    first = next(k for k, cell in enumerate(cells) if cell.cell_type == "code")  # fetches the code
+    helper = graded(new_code_cell(HELPER), "helper", locked=True)
+    helper.metadata["jupyter"] = {"source_hidden": True}
+    cells[first + 1:first + 1] = [new_markdown_cell(ABOUT), helper]
+    made = nbformat.v4.new_notebook(cells=cells, metadata=copy.deepcopy(chapter["metadata"]))
+    for k, cell in enumerate(made.cells):
+        cell.id = f"cell-{k:03}"
+    return made
+
+
+def kept(cell: dict) -> NotebookNode:
+    """A code cell of the chapter; what the page folds is folded."""
+    made = new_code_cell("".join(cell["source"]), metadata=copy.deepcopy(cell["metadata"]))
+    if {"hide-input", "remove-cell"} & set(cell["metadata"].get("tags", [])):
+        made.metadata["jupyter"] = {"source_hidden": True}
+    return made
+
+
+def asked(check: Check) -> list[NotebookNode]:
+    """A question, the cell for its answer, and its check."""
+    return [new_markdown_cell(f"**Question.** {check.ask}"),
+            answer_cell(f"{check.name}-answer", check.begun, check.answer),
+            graded(new_code_cell(check.code), check.name, grade=True, locked=True, points=1)]
+
+
+def answer_cell(name: str, begun: str, answer: str) -> NotebookNode:
+    """A code cell whose answer nbgrader takes out."""
+    source = f"{begun}\n### BEGIN SOLUTION\n{answer.strip()}\n### END SOLUTION"
+    return graded(new_code_cell(source), name, solution=True)
+
+
+def graded(cell: NotebookNode, name: str, points: int = 0, **kinds: bool) -> NotebookNode:
+    """The cell with what nbgrader wants to know about it."""
+    known = {"schema_version": 3, "grade_id": name, "task": False, "grade": False,
+             "solution": False, "locked": False, **kinds}
+    cell.metadata["nbgrader"] = known | ({"points": points} if known["grade"] else {})
+    return cell
+
+
+def names_of(source: str) -> set[str]:
+    """The names that a piece of code uses or sets."""
+    return {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}

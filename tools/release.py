@@ -1,0 +1,53 @@
+"""The version of the book, the names of a release's files, and what is new in it.
+
+  python tools/release.py              prints what CHANGELOG.md says of this version
+  python tools/release.py --tag v0.1.0   fails when the tag isn't this version's
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "_build/release"
+NAME = "geometry-of-residual-connections"
+
+
+def version() -> str:
+    """The version in pyproject.toml."""
+    text = (ROOT / "pyproject.toml").read_text()
+    return re.search(r'^version = "(.+)"$', text, re.M)[1]
+
+
+def file(ending: str) -> Path:
+    """A file of the release, such as `file(".pdf")`. Its folder is made."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    return FOLDER / f"{NAME}-{version()}{ending}"
+
+
+def notes(of: str) -> str:
+    """What CHANGELOG.md says of a version.
+
+    Raises: ValueError where it says nothing.
+    """
+    text = (ROOT / "CHANGELOG.md").read_text()
+    found = re.search(rf"^## \[{re.escape(of)}\][^\n]*\n(.*?)(?=^## |^\[|\Z)", text, re.M | re.S)
+    if found is None or not found[1].strip():
+        raise ValueError(f"CHANGELOG.md must have a section ## [{of}], and has none")
+    return found[1].strip()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tag", help="the tag that is released")
+    given = parser.parse_args()
+    if given.tag and given.tag != f"v{version()}":
+        parser.error(f"--tag must be v{version()}, as pyproject.toml says, got {given.tag}")
+    print(notes(version()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
