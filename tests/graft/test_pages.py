@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from benchmarks import cost
-from geolab.graft import distance_from_plain
+from geolab.graft import distance_from_plain, graft
+from geolab.graft.block import make_residuals
 from geolab.graft.rules import OWN
-from studies import results
+from studies import ledger, results
 from studies.papers.hypotheses import HYPOTHESES
 from studies.papers.tables import TABLES
 
@@ -78,6 +79,48 @@ def test_the_distances_from_the_plain_start():
         assert number == f"{distance_from_plain(name, 768):.2f}", name
 
 
+def test_the_new_weights():
+    table = rows("new weights")
+    for name, (weights, _) in table.items():
+        told = {"": weights.split(";")[0]} | {
+            option: re.search(rf"with {text} ([\d.]+)", weights)[1] for option, text in
+            (("streams", "two streams"), ("gate", "`gate=False`")) if text in weights}
+        for option, number in told.items():
+            options = {"": {}, "streams": {"streams": 2}, "gate": {"gate": False}}[option]
+            made = make_residuals(name, 768, 24, **options)
+            count = sum(p.numel() for residual in made for p in residual.parameters())
+            assert float(number) == round(count / 1e6, 2), (name, option)
+
+
+def kept(model, x):
+    """Bytes that autograd keeps of a forward through the blocks, without the parameters."""
+    own, stored = {p.untyped_storage().data_ptr() for p in model.parameters()}, {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            stored[storage.data_ptr()] = storage.nbytes(), tensor  # alive, in its place
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        for block in model.transformer.h:
+            x = block(x)
+            x = x[0] if isinstance(x, tuple) else x
+    return sum(size for size, _ in stored.values())
+
+
+def test_the_memory_that_a_block_keeps(transformers):
+    x = torch.randn(1, 128, 768)
+    config = transformers.GPT2Config(n_layer=2, vocab_size=50, resid_pdrop=0, embd_pdrop=0,
+                                     attn_pdrop=0, bos_token_id=0, eos_token_id=0)
+    plain = kept(transformers.GPT2LMHeadModel(config), x)
+    for name, (_, told) in rows("new weights").items():
+        for options, text in (({}, r"^× ([\d.]+)"), ({"streams": 2}, r"two streams × ([\d.]+)")):
+            if number := re.search(text, told):
+                model = graft(transformers.GPT2LMHeadModel(config), name, plain=False, **options)
+                assert kept(model, x) / plain == pytest.approx(float(number[1]), abs=0.02), name
+
+
 def test_the_times():
     stored = results.read(results.FOLDER / "steps_cpu.json")["rows"]
     on_cpu = {row["residual"]: row["ratio"] for row in stored if row["mode"] == "eager"}
@@ -125,6 +168,18 @@ def test_the_spread_over_seeds_and_the_sizes():
     assert len(losses) == 16 and f"deviation of {stdev(losses):.3f} nats" in PAGE
     assert f"with {text['parameters']['Standard'] / 1e6:.2f} million weights" in PAGE
     assert f"at {text['parameters']['MGT (Full)'] / 1e6:.2f} million {{row}}`mgt-full`" in PAGE
+
+
+def test_what_delta_gains_here():
+    for label in ("ddl-one", "ddl-four"):
+        said = ledger.said(ledger.finding(label).effect, "").strip()
+        assert re.search(rf"{re.escape(said)}[^.]*{{row}}`{label}`", PAGE), (label, said)
+    study = json.loads((ROOT / "results/delta.cpu.json").read_text())
+    best = {name: f"{study['search']['best'][name]['lr']:g}"
+            for name in ("additive", "delta", "delta-matrix")}
+    assert best["delta"] == best["delta-matrix"]
+    assert (f"plain network was {best['additive']}, and that of both delta residuals was "
+            f"{best['delta']}.") in PAGE
 
 
 def test_its_rows_are_in_the_ledger():
