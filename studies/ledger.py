@@ -1,6 +1,6 @@
 """The ledger of hypotheses as a reader sees it: rows for its page, tables for chapters.
 
-    HTML(table("mgt-synergy", "mgt-full"))     # claim, effect, variations, verdict
+    HTML(table("mgt-synergy", "mgt-full"))     # claim, verdict, effect, variations
     verdict("mgt-synergy")                     # "open"
 """
 
@@ -15,7 +15,7 @@ from studies.papers.hypotheses import HYPOTHESES, NOT_TRIED, Hypothesis, finding
 from studies.papers.hypotheses.hypothesis import comparison_of, part_of
 from studies.verdict import Claim, Effect, Finding, effect, log_loss, loss, with_base
 
-COLUMNS = ("next best", "half the steps", "twice the steps", "equal time")
+VARIATIONS = ("next best", "half the steps", "twice the steps", "equal time")
 RATIO = "log ratio"   # the unit of effects that are shown as ratios
 
 
@@ -70,23 +70,21 @@ def table(*labels: str, link: str = "../book/hypotheses.html") -> str:
         labels: of rows.
         link: the ledger's page, from the page where the table stands.
     """
-    head = "".join(f"<th>{name}</th>" for name in
-                   ("claim", "effect", "", *COLUMNS, "verdict"))
+    head = "".join(f"<th>{name}</th>" for name in ("claim", "verdict", "effect", "varied"))
     return (f'<div class="reported"><table class="table ledger"><tr>{head}</tr>'
             f'{"".join(_line(row(label), link) for label in labels)}</table></div>')
 
 
 def _line(hypothesis: Hypothesis, link: str) -> str:
     found, unit = _found()[hypothesis.label], hypothesis.unit
-    claim = f'<td class="claim">{html.escape(hypothesis.statement)}</td>'
-    if found is None:
-        cells = [""] * (2 + len(COLUMNS))
-    else:
-        shown = "" if unit == RATIO else html.escape(unit)
-        cells = [said(found.effect, unit), shown,
-                 *(said(found.varied.get(name), unit) for name in COLUMNS)]
     where = f'<a href="{link}#{hypothesis.label}">{verdict(hypothesis.label)}</a>'
-    return f"<tr>{claim}{''.join(f'<td>{cell}</td>' for cell in cells)}<td>{where}</td></tr>"
+    effects, varied = "", ""
+    if found is not None:
+        shown = "" if unit == RATIO else f"<br>{html.escape(unit)}"
+        effects = said(found.effect, unit) + shown
+        varied = "<br>".join(f"{name}: {said(found.varied.get(name), unit)}" for name in VARIATIONS)
+    return (f'<tr><td class="claim">{html.escape(hypothesis.statement)}</td><td>{where}</td>'
+            f"<td>{effects}</td><td>{varied}</td></tr>")
 
 
 def against_first(comparison: dict, unit: str = "nats") -> str:

@@ -3,15 +3,20 @@
 import itertools
 import os
 import re
-from html import escape, unescape
+from html import unescape
 from pathlib import Path
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxRole
 
 LEDGER = "book/hypotheses"
+WIDE = re.compile(r"[=+<>-]|\\(?:[lg]eq?|ne|in|to|times|approx|leftarrow|mapsto|ll|gg|sim|equiv)")
+UNSEEN = re.compile(r"\\(?:math\w+|text|operatorname|left|right|[bB]igg?[lr]?|[,;!: ]|[()])|[{}&]")
+NAMES = re.compile(r"\\(?=(?:arg|cos|det|dim|exp|inf|lim|log|max|min|sin|sup|tan|tanh)\b)")
+UNSET = ("<noscript><style>.bd-header-article{display:none}</style><p class=\"geolab-noscript\">"
+         "Without JavaScript, formulas stand here as LaTeX, and a slider shows its first picture."
+         "</p></noscript>")
 SCORER = Path(__file__).parents[1] / "_static/scorer.js"
-DESCRIPTION = 200  # characters
 
 
 class Row(SphinxRole):
@@ -48,29 +53,37 @@ def scripts_once(app, page, template, context, doctree):
 
 
 def for_readers_of_all_kinds(app, page, template, context, doctree):
-    """Mend what the theme gives to a screen reader, and tell others what the page is about."""
+    """Mend what the theme gives to a screen reader."""
     body = context.get("body")
     if not body:
         return
     # the label would be read in place of the words of the fold, which change when it opens
     body = body.replace('<summary aria-label="Toggle hidden content">', "<summary>")
-    body = re.sub(r"<th[^>]*></th>", "<td></td>", body)
+    body = re.sub(r"<th[^>]*>\s*(?:<p></p>)?\s*</th>", "<td></td>", body)
+    body = re.sub(r'(<span class="math[^"]*")>([^<]*)</span>([.,;:!?)]*)', _formula, body)
     # names, punctuation and spaces have the colour of all code, and take a fifth of a page
     body = re.sub(r'<span class="(?:n|p|w)">([^<]*)</span>', r"\1", body)
-    # a fold needs a title to click on and an id of its own, and a proof has neither
-    body = body.replace('<div class="proof dropdown admonition" id="proof">\n<p>Proof. ',
+    # an id names one thing of a page, and all proofs have the same; a fold needs a title
+    body = re.sub(r' id="(?:proof|(?:proof|exercise|solution)-content)"', "", body)
+    body = body.replace('<div class="proof dropdown admonition">\n<p>Proof. ',
                         '<div class="proof dropdown admonition">\n'
                         '<p class="admonition-title">Proof</p>\n<p>')
+    body = UNSET + body
     count = itertools.count(1)
     context["body"] = re.sub(
         "<aside(?= class=.footnote)",
         lambda found: f'<aside aria-label="Footnotes, part {next(count)}"', body)
-    said = escape(_description(body))
-    title = escape(unescape(re.sub("<[^>]+>", "", context.get("title", ""))))
-    context["metatags"] = context.get("metatags", "") + (
-        f'<meta name="description" content="{said}">'
-        f'<meta property="og:type" content="article"><meta property="og:title" content="{title}">'
-        f'<meta property="og:description" content="{said}">')
+
+
+def _formula(found: re.Match) -> str:
+    """A formula that keeps about its room until it is set, and the full stop on its line."""
+    opened, tex, stop = found.groups()
+    plain = NAMES.sub("", UNSEEN.sub("", unescape(tex)))
+    small = re.findall(r"[\^_]", plain)
+    glyphs = re.findall(r"\\[a-zA-Z]+|[^\s^_]", plain)
+    wide = sum(bool(WIDE.fullmatch(glyph)) for glyph in glyphs)
+    room = 0.75 * (len(glyphs) + wide) - 0.25 * len(small)
+    return f'{opened} style="--room:{room:.1f}em">{tex}{stop}</span>'
 
 
 def numbers_in_links(app, doctree, page):
@@ -92,15 +105,6 @@ def _target(builder, page: str, uri: str) -> str:
     return os.path.normpath(here / uri).removesuffix(".html")
 
 
-def _description(body: str) -> str:
-    """The first sentences of a page, without markup and formulas."""
-    paragraphs = re.findall(r"<p>(.*?)</p>", body, re.S)
-    plain = (" ".join(unescape(re.sub("<[^>]+>", "", text)).split()) for text in paragraphs)
-    first = next((text for text in plain
-                  if len(text) > 60 and text[0].isupper() and "\\" not in text), "")
-    return first if len(first) <= DESCRIPTION else first[:DESCRIPTION].rsplit(" ", 1)[0] + " …"
-
-
 def with_the_address(app, config):
     """What needs the repository's public address: links to it, and the address of each page."""
     config.html_search_scorer = str(SCORER)
@@ -117,6 +121,7 @@ def with_the_address(app, config):
 def setup(app):
     # The kernels inherit this: geolab.show.sliders then draws frames instead of widgets.
     os.environ["GEOLAB_EXPLORE"] = "static"
+    app.setup_extension("geolab_web")
     app.add_role("row", Row())
     app.connect("config-inited", with_the_address, priority=100)
     app.connect("doctree-resolved", numbers_in_links)

@@ -1,23 +1,32 @@
 // What no style sheet can do: scrolling boxes that the keyboard reaches, and folds that print open.
 (() => {
-  const SCROLLS = ".reported, div.math, span.math, .cell_output .output, pre";
-  const reach = () => document.querySelectorAll(SCROLLS).forEach(box => {
-    if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
+  const SCROLLS = ".reported, .pst-scrollable-table-container, div.math, span.math, .cell_output .output, pre";
+  const check = box => {
+    const unset = box.matches(".math") && !box.querySelector("mjx-container");
+    const wider = !unset && box.scrollWidth > box.clientWidth + 1;
+    if (wider) box.tabIndex = 0;
     else box.removeAttribute("tabindex");
-  });
-  addEventListener("load", reach);
+    // its right edge fades while there is more
+    box.classList.toggle("more", wider && box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
+  };
+  const sizes = new ResizeObserver(seen => seen.forEach(({target}) => check(target)));
+  addEventListener("load", () => document.querySelectorAll(SCROLLS).forEach(box => {
+    sizes.observe(box);  // also when a formula is set, or a fold opens
+    box.addEventListener("scroll", () => check(box));
+  }));
   addEventListener("load", () => {  // the theme's sidebar has a part outside of all landmarks
     const sidebar = document.querySelector(".bd-sidebar-primary");
     sidebar?.setAttribute("role", "region");
     sidebar?.setAttribute("aria-label", "Book");
+    // a button's name has to contain the words that it shows
+    document.querySelectorAll(".search-button-field").forEach(b => b.removeAttribute("aria-label"));
   });
-  addEventListener("resize", reach);
 
   let theme, opened = [];
   addEventListener("beforeprint", () => {
     theme = document.documentElement.dataset.theme;
     document.documentElement.dataset.theme = "light";
-    opened = [...document.querySelectorAll("details:not([open])")];
+    opened = [...document.querySelectorAll("details:not([open], .hide)")];  // not the folded code
     opened.forEach(fold => fold.open = true);
   });
   addEventListener("afterprint", () => {

@@ -92,6 +92,7 @@ UNNEEDED = (
     # a style sheet inside a figure would act on the whole page
     (r"\s*(<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>)", ""),
     (r" *\n *", r"\n"),
+    (r'<g id="[^"]*"/>\n', ""),  # an axis that isn't shown
     (r'<g id="[^"]*">', "<g>"),  # nothing refers to these names
     (r"; font-family: 'DejaVu Sans'(, sans-serif)?(?=[;\"])", ""),  # OUTERMOST says so for all
     (r' transform="rotate\(-0 [^"]*"', ""),

@@ -79,10 +79,10 @@ def _slider(shown: Shown) -> str:
     marks = "".join(
         f'<button type="button" data-at="{k}" style="left:{100 * k / max(last, 1):.4g}%">'
         f'{html.escape(text)}</button>' for k, text in shown.marks.items())
-    return (f'<div class="geolab-slider"><label><strong>{html.escape(shown.symbol)}</strong>{words}'
-            f' = <output></output>'
+    return (f'<div class="geolab-slider"><div class="geolab-name"><strong>'
+            f'{html.escape(shown.symbol)}</strong>{words} = <output></output></div>'
             f'<input type="range" min="0" max="{last}" value="{shown.start}" autocomplete="off" '
-            f'aria-label="{called}{said}" style="--ticks:{max(last, 1)}"></label>'
+            f'aria-label="{called}{said}" style="--ticks:{max(last, 1)}">'
             f'<div class="geolab-ends" aria-hidden="true"><span>{html.escape(shown.values[0])}'
             f'</span><span>{html.escape(shown.values[-1])}</span></div>'
             + (f'<div class="geolab-marks">{marks}</div>' if marks else "") +

@@ -8,7 +8,7 @@
     sliders.forEach((slider, k) => {
       const value = data.values[k][slider.value];
       frame = frame * (+slider.max + 1) + +slider.value;
-      slider.parentElement.querySelector("output").value = value;
+      slider.closest(".geolab-slider").querySelector("output").value = value;
       slider.setAttribute("aria-valuetext", value);
       alt += `; ${data.names[k]} = ${value}`;
     });

@@ -148,10 +148,19 @@ def _live(draw, choices: dict[str, Slider], alt: str, caption: str) -> ipywidget
 
 
 def _row(widget: ipywidgets.SelectionSlider, choice: Slider) -> ipywidgets.VBox:
-    """A slider with its words, a play button, and what its marks say."""
+    """A slider, a play button, and the same values as a list.
+
+    A screen reader is told the name of a list, and no name of a slider's handle.
+    """
     play = ipywidgets.Play(min=0, max=len(choice.values) - 1, value=choice.start,
                            interval=MILLISECONDS)
+    places = [(f"{_text(value)}: {choice.marks[k]}" if k in choice.marks else _text(value), k)
+              for k, value in enumerate(choice.values)]
+    listed = ipywidgets.Dropdown(options=places, value=choice.start,
+                                 description=choice.words or widget.description,
+                                 style={"description_width": "initial"})
     ipywidgets.jslink((play, "value"), (widget, "index"))
+    ipywidgets.link((listed, "index"), (widget, "index"))
     marks = "; ".join(f"{_text(choice.values[k])}: {said}" for k, said in choice.marks.items())
-    said = " · ".join(html.escape(text) for text in (choice.words, marks) if text)
-    return ipywidgets.VBox([ipywidgets.HBox([widget, play]), ipywidgets.HTML(said)])
+    return ipywidgets.VBox([ipywidgets.HBox([widget, play, listed]),
+                            ipywidgets.HTML(html.escape(marks))])

@@ -112,9 +112,20 @@ class TestLive:
                                          start=0.2))
         assert box.sliders["beta"].value == 0
         controls, said = box.children[1].children
-        assert said.value == "how much &lt;b&gt; · 2: a mirror"
-        play = controls.children[1]
+        assert said.value == "2: a mirror"
+        _, play, listed = controls.children
         assert (play.min, play.max, play.value) == (0, 2, 0)
+        assert listed.description == "how much <b>"
+        assert [name for name, _ in listed.options] == ["0", "1", "2: a mirror"]
+
+    def test_the_list_of_values_moves_the_slider_and_follows_it(self):
+        box = explore(point, beta=[0, 1, 2])
+        listed = box.children[1].children[0].children[2]
+        assert listed.description == "β"
+        listed.index = 2
+        assert box.sliders["beta"].value == 2 and shown(box) == figures.svg(point(2))
+        box.sliders["beta"].value = 0
+        assert listed.index == 0
 
     def test_values_may_be_words(self):
         box = explore(titled, beta=[0], title=["one", "two"])
@@ -191,6 +202,19 @@ class TestStatic:
         assert sum("data-play" in tag for tag in buttons) == 1
         assert [tag["data-step"] for tag in buttons if "data-step" in tag] == ["-1", "1"]
         assert figures.svg(point(0.5)).strip() in self.page(beta=beta)
+
+    def test_no_id_stands_twice_and_an_axis_that_is_not_shown_leaves_none(self):
+        def bare(beta):
+            """Two pairs of axes without ticks."""
+            figure, panels = figures.subplots(1, 2)
+            for axes in panels:
+                axes.plot([0, beta])
+                axes.set_axis_off()
+            return figure
+
+        drawn = figures.svg(bare(1))
+        ids = re.findall(r'\bid="([^"]*)"', drawn)
+        assert len(set(ids)) == len(ids) and "matplotlib" not in drawn
 
     def test_the_alt_text_is_there_with_and_without_javascript(self):
         page = Page(self.page(**self.VALUES))

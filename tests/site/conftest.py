@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "_build/html"
+SET = "() => Promise.all([window.MathJax && MathJax.startup.promise, document.fonts.ready])"
 ELSEWHERE = re.compile(r"^(?!file:|data:|blob:|(?:http|ws)://127\.0\.0\.1[:/])")
 PHONE, DESKTOP = 390, 1280
 
@@ -132,13 +133,14 @@ def pytest_generate_tests(metafunc):
 def visit(browser, name, width):
     """Every page at both widths, with its mathematics set."""
     with visiting(browser, name, width) as visit:
-        visit.page.evaluate("() => window.MathJax && MathJax.startup.promise")
+        visit.page.evaluate(SET)
         yield visit
 
 
 @pytest.fixture(scope="module")
 def phone(browser, name):
     with visiting(browser, name, PHONE, has_touch=True) as visit:
+        visit.page.evaluate(SET)  # else a picture moves by a part of a pixel
         visit.unfold()
         yield visit
 

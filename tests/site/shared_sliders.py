@@ -44,8 +44,15 @@ def figures(visit):
 
 
 def sliders(visit):
-    return [Slider(figure, k) for figure in figures(visit)
-            for k in range(figure.locator("input").count())]
+    """One after the other. The others stand where a reader finds them: each is put back."""
+    for figure in figures(visit):
+        for k in range(figure.locator("input").count()):
+            slider = Slider(figure, k)
+            yield slider
+            slider.input.evaluate("""(input) => {
+                input.value = input.defaultValue;
+                input.dispatchEvent(new Event("input", {bubbles: true}));
+            }""")
 
 
 def all_differ(one: Shown, other: Shown) -> bool:

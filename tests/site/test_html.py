@@ -1,6 +1,7 @@
 """The built pages as files: links, alt texts, launch buttons, size, and what they load."""
 
 import re
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -35,6 +36,28 @@ def test_every_link_leads_somewhere(site, name, html):
             assert unquote(link.fragment) in ids(target), tag
 
 
+def test_an_id_stands_once_on_a_page(html):
+    """Marks and clips of figures may repeat: their ids say what they look like."""
+    named = Counter(tag["id"] for tag in html.find_all(id=True) if not tag.find_parent("svg"))
+    assert not [name for name, count in named.items() if count > 1]
+    assert not html.select("svg [id^=matplotlib]")
+
+
+def test_it_says_what_it_is_and_how_to_cite_it(html, name):
+    assert len(html.find("meta", attrs={"name": "description"})["content"]) > 30
+    for key in ("title", "description", "type", "site_name"):
+        assert html.find("meta", property=f"og:{key}")["content"], key
+    card, canonical = html.find("meta", property="og:image"), html.find("link", rel="canonical")
+    assert bool(card) == bool(canonical) == bool(REPOSITORY["url"])
+    footer = html.select_one(".bd-footer-content").get_text()
+    assert "licence" in footer and "How to cite" in footer and "@misc{" in footer
+
+
+def test_a_table_has_no_empty_heading_and_a_fold_is_called_what_it_says(html):
+    assert not [cell for cell in html.article.find_all("th") if not cell.get_text().strip()]
+    assert not html.select("article summary[aria-label]")
+
+
 def test_every_picture_refers_to_what_is_on_the_page(html, site, name):
     """An SVG draws letters and markers by reference."""
     clips = " ".join(tag["clip-path"] for tag in html.find_all(attrs={"clip-path": True}))
@@ -55,6 +78,7 @@ def test_every_figure_has_alt_text(html):
 
 def test_nothing_is_loaded_from_elsewhere(html, name, site):
     tags = html.find_all(["script", "link", "img", "iframe", "source", "video"])
+    tags = [tag for tag in tags if "canonical" not in tag.get("rel", [])]
     loaded = [address for tag in tags if (address := tag.get("src") or tag.get("href"))]
     assert not [address for address in loaded if is_elsewhere(address)]
     for address in loaded:

@@ -3,6 +3,7 @@
 import pytest
 
 pytestmark = pytest.mark.browser
+MOST_SHIFT = 0.25  # of the text below what comes late; beyond it, readers lose their line
 
 
 def test_nothing_goes_wrong(visit):
@@ -21,6 +22,15 @@ def test_mathematics_is_set(visit):
     assert not unset
     assert not wrong, "MathJax does not know a command"
     assert "Math Processing Error" not in visit.page.content()
+
+
+def test_the_text_stays_where_it_is_while_the_page_loads(visit):
+    assert visit.page.evaluate("""() => new Promise(done => {
+        const sum = shifts => shifts.reduce((sum, shift) => sum + shift.value, 0);
+        new PerformanceObserver(seen => done(sum(seen.getEntries())))
+            .observe({type: "layout-shift", buffered: true});
+        setTimeout(() => done(0), 200);
+    })""") < MOST_SHIFT
 
 
 @pytest.mark.parametrize("folded", [True, False], ids=["folded", "unfolded"])
@@ -52,3 +62,26 @@ def test_nothing_sticks_out(visit, folded):
         });
     }""")
     assert not sticking_out
+
+
+def test_the_keyboard_reaches_what_scrolls_on_the_smallest_phone(visit, width):
+    """Nothing is cut there, the page doesn't move sideways, and boxes that scroll get the focus."""
+    if width > 400:
+        pytest.skip("a phone is narrower")
+    visit.unfold()
+    visit.page.set_viewport_size({"width": 320, "height": 640})
+    visit.page.evaluate("""() => new Promise(drawn =>
+        requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(drawn))))""")
+    root = "document.documentElement"
+    assert visit.page.evaluate(f"{root}.scrollWidth <= {root}.clientWidth")
+    cut, unreached, needless = visit.page.evaluate("""() => {
+        const boxes = document.querySelectorAll("article :is(span.math, div.math, pre)");
+        const wider = [...boxes]
+            .filter(e => e.clientWidth && e.scrollWidth > e.clientWidth + 1);
+        const scrolls = e => ["auto", "scroll"].includes(getComputedStyle(e).overflowX);
+        const still = [...boxes].filter(e => e.clientWidth && !wider.includes(e));
+        const has = e => e.hasAttribute("tabindex");
+        return [wider.filter(e => !scrolls(e)), wider.filter(e => !has(e)), still.filter(has)]
+            .map(found => found.map(e => e.textContent.slice(0, 80)));
+    }""")
+    assert not cut and not unreached and not needless

@@ -1,0 +1,17 @@
+"""The search lists the chapter first that is named after what a reader asks for."""
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.mark.parametrize("asked, chapter", [
+    ("delta operator", "02_delta_operator"), ("gate", "09_the_gate"), ("Cayley", "08_cayley"),
+    ("Birkhoff polytope", "05_birkhoff_polytope"), ("residual stream", "01_residual_stream"),
+])
+def test_the_chapter_of_that_name_comes_first(site, window, asked, chapter):
+    window.goto(f"{(site / 'search.html').as_uri()}?q={asked}")
+    first = window.locator("#search-results li a").first
+    first.wait_for()
+    window.wait_for_function("() => !document.querySelector('#search-progress')?.innerText")
+    assert chapter in first.get_attribute("href")
