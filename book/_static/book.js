@@ -14,6 +14,9 @@
     sizes.observe(box);  // also when a formula is set, or a fold opens
     box.addEventListener("scroll", () => check(box));
   }));
+  // a letter's own width comes with its font
+  document.fonts.addEventListener("loadingdone",
+    () => document.querySelectorAll(SCROLLS).forEach(check));
   addEventListener("load", () => {  // the theme's sidebar has a part outside of all landmarks
     const sidebar = document.querySelector(".bd-sidebar-primary");
     sidebar?.setAttribute("role", "region");
