@@ -31,17 +31,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from geolab.kernels import tiles
-from geolab.kernels.launch import (
-    INTERPRETED,
-    buffer,
-    cdiv,
-    differentiate,
-    op,
-    power_of_two,
-    require,
-    sizes,
-)
+from geolab.kernels import launch, tiles
+from geolab.kernels.launch import INTERPRETED, buffer, cdiv, differentiate, op, require, sizes
 
 NUMBERS = 32768 if INTERPRETED else 2048  # outputs of tokens, in a program of `_join` or `_scale`
 
@@ -78,7 +69,7 @@ def _products(dtype: torch.dtype, device: torch.device) -> str:
 
 
 def _padded(outputs: int) -> int:
-    return max(16, power_of_two(outputs))
+    return max(16, launch.power_of_two(outputs))
 
 
 def _launch(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor) -> None:

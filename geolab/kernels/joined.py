@@ -128,10 +128,7 @@ def _stream_join_backward(
 
 
 def _vjp(gz, gy, gu, a, x, weight, c, h, y, r):
-    found = _stream_join_backward(
-        x.new_zeros(x.shape) if gz is None else gz, torch.zeros_like(y) if gy is None else gy,
-        x.new_zeros(*x.shape[:-2], x.shape[-1]) if gu is None else gu,
-        y.new_zeros(x.shape[:-1]) if a is None else a, x, weight, c, h, y, r)
+    found = _stream_join_backward(gz, gy, gu, a, x, weight, c, h, y, r)
     return *found[:2], None, *(found[2:] if h is not None else ())
 
 

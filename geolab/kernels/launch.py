@@ -65,8 +65,8 @@ def differentiate(forward: Operator, vjp: Callable,
     """Give an operator the backward pass `vjp`. Its first outputs alone have gradients.
 
     keep(inputs, outputs) chooses what is remembered: tensors, numbers and None. vjp(*grads, *kept)
-    returns the gradients of the operator's first inputs. The inputs after those have none. A
-    gradient that is None is that of an output which nothing used; one of them isn't None.
+    returns the gradients of the operator's first inputs. The inputs after those have none. Of
+    several outputs, one that nothing used has a gradient of zeros.
 
     Arguments:
         outputs: how many outputs have gradients.
@@ -78,7 +78,8 @@ def differentiate(forward: Operator, vjp: Callable,
         ctx.inputs = len(inputs)
         ctx.others = [None if isinstance(item, Tensor) else item for item in kept]
         ctx.save_for_backward(*(item if isinstance(item, Tensor) else None for item in kept))
-        ctx.set_materialize_grads(False)  # no zeros for the other outputs
+        if outputs == 1:
+            ctx.set_materialize_grads(False)  # no zeros for the other outputs
         if isinstance(output, tuple):
             ctx.mark_non_differentiable(*output[outputs:])
 

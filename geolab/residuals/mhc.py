@@ -19,15 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number, require_option
-from geolab.operators import (
-    rms_linear,
-    sinkhorn,
-    stream_generate_read,
-    stream_join,
-    stream_mix_write,
-    stream_read,
-)
-from geolab.operators.joined import joins
+from geolab.operators import rms_linear, sinkhorn, stream_mix_write, stream_read
+from geolab.operators.joined import joins, stream_generate_read, stream_join
 from geolab.residuals.base import Sublayer
 from geolab.residuals.streams import StreamCoefficients, Streams
 
