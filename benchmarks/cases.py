@@ -6,6 +6,7 @@ Legend: N tokens, n streams, d features per stream, e bytes per number of the st
 
 from collections.abc import Callable
 from functools import partial
+from math import isqrt
 from typing import NamedTuple
 
 import torch
@@ -57,6 +58,17 @@ def _mix(N, n, d, state, number):
 
 def _mix_write(N, n, d, state, number):
     return state(N, n, d), number(N, n, n), number(N, n), state(N, d)
+
+
+def _join(N, n, d, state, number):
+    return *_mix_write(N, n, d, state, number), number(n * (n + 2), n * d) / (n * d)**0.5
+
+
+def split(numbers: Tensor) -> tuple[Tensor, ...]:
+    """The numbers of `stream_join`, n² + 2n per token, as a, b and H, as they are."""
+    n = isqrt(numbers.shape[-1] + 1) - 1
+    read, write, mix = numbers.split((n, n, n**2), dim=-1)
+    return read, write, mix.unflatten(-1, (n, n))
 
 
 def _shared(N, n, d, state, number):
@@ -126,6 +138,9 @@ CASES: dict[str, Case] = {
     "stream_mix_write, autocast": Case(  # a float32 state, and a bfloat16 sublayer
         "stream_mix_write", operators.stream_mix_write, _autocast,
         lambda N, n, d, e: floors.stream_mix_write(N, n, d, 4, written=2)),
+    "stream_join": Case(
+        "stream_join", operators.stream_join, _join, floors.stream_join,
+        options={"eps": EPS, "generated": split}),
     "gated_mix": Case("gated_mix", operators.gated_mix, _gated, floors.gated_mix),
     "delta_update": Case(
         "delta_update", operators.delta_update, _delta,

@@ -42,6 +42,15 @@ def stream_mix_write(N: int, n: int, d: int, e: int = 2, *, rows: int | None = N
                  (3 * n * e + 2 * written) * N * d + 8 * rows * (n**2 + n))
 
 
+def stream_join(N: int, n: int, d: int, e: int = 2) -> Bytes:
+    """H X + b ⊗ h, what the next sublayer reads of it, and the n² + 2n coefficients that it
+    generates. Forward reads n + 1 vectors and writes n + 1; backward reads 2n + 2 and writes n + 1.
+    """
+    O, given = n**2 + 2 * n, n**2 + n
+    return Bytes((2 * n + 2) * e * N * d + 4 * N * (O + given) + 4 * O * n * d,
+                 (3 * n + 3) * e * N * d + 4 * N * (O + 2 * given) + 8 * O * n * d)
+
+
 def gated_mix(N: int, n: int, d: int, e: int = 2) -> Bytes:
     """(γ Q + (1 − γ) H) X, where each token has u, v, k, β and γ in place of a matrix."""
     return Bytes(2 * n * e * N * d + 4 * N * (3 * n + 2), 3 * n * e * N * d + 8 * N * (3 * n + 2))

@@ -27,6 +27,8 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MODES = ("auto", "always", "never")
 # A thread holds n² numbers in registers. With more streams than this, operators use no kernels.
 MOST_STREAMS = 8
+# With more streams the kernels of `stream_join` spill registers, and with four on an A100.
+MOST_JOINED = 4
 # The outputs of `rms_linear`. With more of them, a separate matrix product is the better choice.
 MOST_OUTPUTS = 128
 
@@ -65,6 +67,17 @@ def serves(x: Tensor, streams: int = 1) -> bool:
     if is_traceable_wrapper_subclass(x) or transformed():
         return False
     return _mode == "always" or (x.is_cuda and bool(TWINS))
+
+
+def joins(x: Tensor, outputs: int) -> bool:
+    """Whether the kernels of `stream_join` serve the state x (..., n, d), and W with these rows."""
+    return (x.shape[-2] <= MOST_JOINED and outputs <= 32 and serves(x)
+            and _runs_joined(x.device))
+
+
+@torch.compiler.assume_constant_result  # it can't trace what asks a device
+def _runs_joined(device: torch.device) -> bool:
+    return device.type != "cuda" or torch.cuda.get_device_capability(device)[0] == 9
 
 
 def transformed() -> bool:

@@ -31,16 +31,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from geolab.kernels.launch import (
-    INTERPRETED,
-    buffer,
-    cdiv,
-    differentiate,
-    op,
-    power_of_two,
-    require,
-    sizes,
-)
+from geolab.kernels import launch, tiles
+from geolab.kernels.launch import INTERPRETED, buffer, cdiv, differentiate, op, require, sizes
 
 NUMBERS = 32768 if INTERPRETED else 2048  # outputs of tokens, in a program of `_join` or `_scale`
 
@@ -67,7 +59,7 @@ def _device(device: torch.device) -> tuple[int, tuple[int, int]]:
 
 
 def _products(dtype: torch.dtype, device: torch.device) -> str:
-    """How data of this dtype are multiplied: see `_dot`.
+    """How data of this dtype are multiplied: see `tiles.product`.
 
     Matrix units for these formats came with compute capability 8.0. The interpreter has none.
     """
@@ -77,55 +69,82 @@ def _products(dtype: torch.dtype, device: torch.device) -> str:
 
 
 def _padded(outputs: int) -> int:
-    return max(16, power_of_two(outputs))
+    return max(16, launch.power_of_two(outputs))
 
 
 def _launch(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor) -> None:
-    (N, D), O, products = sizes(x, 1), len(weight), _products(x.dtype, x.device)
-    # W is read once per tile of tokens, from the L2 cache: 3/8 of the bytes of x if there are 128
-    tokens = 128
-    features = 512 if INTERPRETED else 64 if products == "halves" else 32
-    blocks = cdiv(N, tokens)
-    # Two programs load 64 KB at a time, enough for a multiprocessor's share of the bandwidth
-    multiprocessors, capability = _device(x.device)
-    parts = min(max(1, 2 * multiprocessors // blocks), cdiv(D, 8 * features))
-    share = cdiv(D, parts * features) * features
-    parts = cdiv(D, share)
-    sums, squares = (y, r) if parts == 1 else (buffer(parts, N, O, like=y),
-                                               buffer(parts, N, like=y))
+    halves = _products(x.dtype, x.device) == "halves"
     # With 64 registers a multiprocessor has room for four programs, and 512 run at once. An A100
     # would spill some of them.
-    registers = 64 if products == "halves" and O <= 32 and capability >= (9, 0) else None
-    _forward[(blocks, parts)](x, weight, sums, squares, N, eps, D, share, O, _padded(O), tokens,
-                              features, D % features == 0, products, num_warps=8, maxnreg=registers)
+    few = halves and len(weight) <= 32 and _device(x.device)[1] >= (9, 0)
+    state_forward(x.unsqueeze(-2), weight, eps, y, r, (), 128, 64 if halves else 32,
+                  64 if few else None)
+
+
+def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor, write: tuple,
+                  tokens: int, features: int, registers: int | None) -> None:
+    """y and r of x (N, n, d), or of what is written: see `_forward`.
+
+    W is read once per tile of tokens, from the L2 cache: 3/8 of the bytes of x if there are 128.
+
+    Arguments:
+        write: H and b as one, h, and the buffer for Z, or nothing.
+        tokens, features: of a tile, per stream.
+        registers: the most that a thread may have.
+    """
+    (N, n, d), O, products = sizes(x, 2), len(weight), _products(x.dtype, x.device)
+    tokens, features = (64, 512) if INTERPRETED else (tokens, features)
+    blocks = cdiv(N, tokens)
+    # Two programs load 64 KB at a time, enough for a multiprocessor's share of the bandwidth
+    parts = min(max(1, 2 * _device(x.device)[0] // blocks), cdiv(d, 4 * features))
+    share = cdiv(d, parts * features) * features
+    parts = cdiv(d, share)
+    sums, squares = (y, r) if parts == 1 else (buffer(parts, N, O, like=y),
+                                               buffer(parts, N, like=y))
+    _forward[(blocks, parts)](x, weight, sums, squares, *(write or (y, x, x)), N, eps, d, share, n,
+                              O, _padded(O), bool(write), tokens, features, d % features == 0,
+                              products, num_warps=8, maxnreg=registers)
     if parts > 1:
         few = NUMBERS // _padded(O)
-        _join[(cdiv(N, few),)](sums, squares, y, r, N, eps, D, parts, O, _padded(O), few)
+        _join[(cdiv(N, few),)](sums, squares, y, r, N, eps, n * d, parts, O, _padded(O), few)
 
 
 def _launch_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor, grad_x: Tensor,
                      grad_w: Tensor) -> None:
-    """With a = r grad: grad_x = Wᵀa − x r ⟨a, y⟩ / D and grad_W = Σ a xᵀ.
+    small = len(weight) <= 32
+    most = 4 if _products(x.dtype, x.device) == "halves" and small else 2
+    state_backward(grad, x.unsqueeze(-2), weight, y, r, grad_x, grad_w, (), (), most,
+                   4 if small else 8)
 
-    A program takes some features of many tokens, and writes a part of grad_W. The sum of these
-    parts has a fixed order, so it is the same in every run.
+
+def state_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor, grad_x: Tensor,
+                   grad_w: Tensor, read: tuple, write: tuple, most: int, warps: int) -> None:
+    """With a = r grad: grad_x = Wᵀa − x r ⟨a, y⟩ / D, grad_W = Σ a xᵀ, and more: see `_backward`.
+
+    A program takes some features of many tokens. It writes a part of grad_W, and a part of ∂H and
+    ∂b of each token. The sums of these parts have a fixed order, so they are the same in every run.
+
+    Arguments:
+        read: GZ, ∂u and a, or nothing.
+        write: H and b as one, h, and the buffers of their gradients, or nothing.
+        most: how many programs run on a multiprocessor at once, each with so many warps.
     """
-    (N, D), O, products = sizes(x, 1), len(weight), _products(x.dtype, x.device)
+    (N, n, d), O, products = sizes(x, 2), len(weight), _products(x.dtype, x.device)
     halves = products == "halves"
     a, shrink = buffer(1 + halves, N, O, like=x if halves else y), buffer(N, like=y)
     few = NUMBERS // _padded(O)
-    _scale[(cdiv(N, few),)](grad, y, r, a, shrink, N, D, O, _padded(O), few, products)
-    tokens, features = (128, 512) if INTERPRETED else (32, 64)
-    wide, small = cdiv(D, features), O <= 32
-    # as many programs as run at once: 4 have room on a multiprocessor, or at least 2 in turn
-    most = (4 if halves and small else 2) * _device(x.device)[0]
-    parts = max(1, min(most // wide, cdiv(N, tokens)))
-    parts_of_w = grad_w if parts == 1 else buffer(parts, O, D, like=grad_w)
-    _backward[(wide, parts)](a, shrink, x, weight, grad_x, parts_of_w, N,
-                             cdiv(N, parts * tokens) * tokens, D, O, _padded(O), tokens, features,
-                             D % features == 0, products, num_warps=4 if small else 8)
-    if parts > 1:
-        torch.sum(parts_of_w, 0, out=grad_w)
+    _scale[(cdiv(N, few),)](grad, y, r, a, shrink, N, n * d, O, _padded(O), few, products)
+    tokens, features = (64, 512) if INTERPRETED else (32, 64 if halves or n == 1 else 32)
+    wide = cdiv(d, features)
+    parts = max(1, min(most * _device(x.device)[0] // wide, cdiv(N, tokens)))
+    given, update, of_given, of_update = write or (y, x, y[:0], grad_x)
+    of_w, of_c = buffer(parts, *grad_w.shape, like=y), buffer(wide, *of_given.shape, like=y)
+    _backward[(wide, parts)](a, shrink, x, weight, grad_x, of_w, *(read or (x, x, y)), given,
+                             update, of_c, of_update, N, cdiv(N, parts * tokens) * tokens, d, n, O,
+                             _padded(O), bool(read), bool(write), tokens, features,
+                             d % features == 0, products, num_warps=warps)
+    torch.sum(of_w, 0, out=grad_w)
+    torch.sum(of_c, 0, out=of_given)
 
 
 @op("geolab::rms_linear", _launch)
@@ -146,62 +165,58 @@ differentiate(_rms_linear, _rms_linear_backward,
 
 # ---------------------------------------------------------------- in Triton
 
-@triton.jit
-def _halves(x, PRODUCTS: tl.constexpr):
-    """For "halves", x as a sum of two bfloat16 numbers; otherwise x itself, twice."""
-    if PRODUCTS == "halves":
-        high = x.to(tl.bfloat16)
-        low = (x - high.to(tl.float32)).to(tl.bfloat16)
-    else:
-        high, low = x, x
-    return high, low
-
-
-@triton.jit
-def _dot(a, b, total, PRODUCTS: tl.constexpr):
-    """total + a b in float32; for "halves" a and b are bfloat16."""
-    if PRODUCTS == "halves":
-        total = tl.dot(a, b, total)
-    else:
-        total = tl.dot(a.to(tl.float32), b.to(tl.float32), total, input_precision=PRODUCTS)
-    return total
-
-
 @triton.jit(do_not_specialize=["N"])
-def _forward(X, W, Y, R, N, eps, D, share, O: tl.constexpr, OUTPUTS: tl.constexpr,
-             TOKENS: tl.constexpr, FEATURES: tl.constexpr, WHOLE: tl.constexpr,
-             PRODUCTS: tl.constexpr):
-    """W x and ‖x‖² of a share of the features, or all of y and r where there is one share.
+def _forward(X, W, Y, R, C, U, Z, N, eps, d, share, n: tl.constexpr, O: tl.constexpr,
+             OUTPUTS: tl.constexpr, WRITE: tl.constexpr, TOKENS: tl.constexpr,
+             FEATURES: tl.constexpr, WHOLE: tl.constexpr, PRODUCTS: tl.constexpr):
+    """W z and ‖z‖² of a share of each stream's features, or all of y and r if there is one share.
 
-    WHOLE says that tiles have no features beyond D.
+    With WRITE, Z = H X + b ⊗ h, which it writes; otherwise Z = X. WHOLE says that tiles have no
+    features beyond d.
     """
+    STREAMS: tl.constexpr = triton.next_power_of_2(n)
+    WIDTH: tl.constexpr = 128 // X.dtype.element_ty.primitive_bitwidth
     row, output, column = tl.arange(0, TOKENS), tl.arange(0, OUTPUTS), tl.arange(0, FEATURES)
-    token, first = tl.program_id(0).to(tl.int64) * TOKENS, tl.program_id(1) * share
-    inside, known = row < N - token, (output < O)[None, :]
-    X += token * D
+    side = tl.arange(0, FEATURES * STREAMS)
+    own, stream = side // STREAMS, side % STREAMS
+    token, first = tl.program_id(0).to(tl.int64) * TOKENS + row, tl.program_id(1) * share
+    inside, known = token < N, (output < O)[None, :] & (stream < n)[:, None]
+    if WRITE:
+        c = tiles.coefficients(C, token, inside, 1, n * n + n, False)
     y = tl.zeros([TOKENS, OUTPUTS], tl.float32)
     # A thread adds up its own 16 bytes: fewer sums are fewer registers
-    WIDTH: tl.constexpr = 128 // X.dtype.element_ty.primitive_bitwidth
     squares = tl.zeros([TOKENS, FEATURES // WIDTH], tl.float32)
-    for start in range(first, tl.minimum(first + share, D), FEATURES):
-        real = start + column < D
-        x = tl.load(X + start + row[:, None] * D + column[None, :], other=0.0,
-                    mask=inside[:, None] if WHOLE else inside[:, None] & real[None, :])
-        w = tl.load(W + start + output[None, :] * D + column[:, None], other=0.0,
-                    mask=known if WHOLE else known & real[:, None])
-        high, low = _halves(w, PRODUCTS)
-        y = _dot(x, high, y, PRODUCTS)
+    for start in tl.range(first, tl.minimum(first + share, d), FEATURES, num_stages=2):
+        mask = inside[:, None] if WHOLE else inside[:, None] & (start + column < d)[None, :]
+        place = (token * n * d)[:, None] + (start + column)[None, :]
+        x = tiles.vectors(X, place, mask, d, n)
+        if WRITE:
+            u = tl.load(U + (token * d)[:, None] + (start + column)[None, :], mask=mask,
+                        other=0.0).to(tl.float32)
+        zs = ()
+        for i in tl.static_range(n):
+            z = x[i]
+            if WRITE:
+                z = tiles.written(c, x, u, i, n)
+                tl.store(Z + place + i * d, z, mask=mask)
+            wide = z.to(tl.float32)
+            squares += tl.sum(tl.reshape(wide * wide, [TOKENS, FEATURES // WIDTH, WIDTH]), axis=2)
+            zs += (z,)
+        w = tl.load(W + start + (stream * d + own)[:, None] + output[None, :] * n * d, other=0.0,
+                    mask=known if WHOLE else known & (start + own < d)[:, None])
+        z = tiles.side_by_side(zs)
+        high, low = tiles.halves(w, PRODUCTS)
+        y = tiles.product(z, high, y, PRODUCTS)
         if PRODUCTS == "halves":
-            y = _dot(x, low, y, PRODUCTS)
-        wide = x.to(tl.float32)
-        squares += tl.sum(tl.reshape(wide * wide, [TOKENS, FEATURES // WIDTH, WIDTH]), axis=2)
+            y = tiles.product(z, low, y, PRODUCTS)
     r = tl.sum(squares, axis=1)
     if tl.num_programs(1) == 1:
-        r = tl.rsqrt(r / D + eps)
+        r = tl.rsqrt(r / (n * d) + eps)
         y *= r[:, None]
     token += tl.program_id(1).to(tl.int64) * N
-    tl.store(Y + token * O + row[:, None] * O + output[None, :], y, mask=inside[:, None] & known)
-    tl.store(R + token + row, r, mask=inside)
+    tl.store(Y + (token * O)[:, None] + output[None, :], y,
+             mask=inside[:, None] & (output < O)[None, :])
+    tl.store(R + token, r, mask=inside)
 
 
 @triton.jit(do_not_specialize=["N", "parts"])
@@ -233,7 +248,7 @@ def _scale(G, Y, R, A, SHRINK, N, D, O: tl.constexpr, OUTPUTS: tl.constexpr, TOK
     r = tl.load(R + token, mask=inside, other=0.0)
     a = tl.load(G + place, mask=known, other=0.0) * r[:, None]
     y = tl.load(Y + place, mask=known, other=0.0)
-    high, low = _halves(a, PRODUCTS)
+    high, low = tiles.halves(a, PRODUCTS)
     tl.store(A + place, high, mask=known)
     if PRODUCTS == "halves":
         tl.store(A + N.to(tl.int64) * O + place, low, mask=known)
@@ -241,42 +256,75 @@ def _scale(G, Y, R, A, SHRINK, N, D, O: tl.constexpr, OUTPUTS: tl.constexpr, TOK
 
 
 @triton.jit(do_not_specialize=["N", "share"])
-def _backward(A, SHRINK, X, W, GX, GW, N, share, D, O: tl.constexpr, OUTPUTS: tl.constexpr,
+def _backward(SCALED, SHRINK, X, W, GX, GW, GZ, GU, A, C, U, GC, GH, N, share, d, n: tl.constexpr,
+              O: tl.constexpr, OUTPUTS: tl.constexpr, READ: tl.constexpr, WRITE: tl.constexpr,
               TOKENS: tl.constexpr, FEATURES: tl.constexpr, WHOLE: tl.constexpr,
               PRODUCTS: tl.constexpr):
-    """Wᵀa − shrink x for `share` tokens, and the sum of their x aᵀ.
+    """∂X, and parts of ∂W; with WRITE also ∂h, and parts of ∂H and ∂b.
 
-    Its transpose is what Hopper's matrix units take: 64 features are a whole operand, 32 outputs
-    are half of one.
+    Without WRITE, Z is X. With READ, GZ and a ⊗ ∂u are added to what comes through y.
     """
-    row, output, column = tl.arange(0, TOKENS), tl.arange(0, OUTPUTS), tl.arange(0, FEATURES)
-    token, feature = tl.program_id(1).to(tl.int64) * share, tl.program_id(0) * FEATURES
-    tile, outputs = row[:, None] * D + column[None, :], row[:, None] * O + output[None, :]
-    left = tl.minimum(N - token, share).to(tl.int32)  # tokens of this program; none may be left
-    known, real = output < O, feature + column < D
-    high, low = _halves(tl.load(W + output[:, None] * D + (feature + column)[None, :],
+    STREAMS: tl.constexpr = triton.next_power_of_2(n)
+    row, output = tl.arange(0, TOKENS), tl.arange(0, OUTPUTS)
+    begin = tl.program_id(0) * FEATURES
+    feature, side = begin + tl.arange(0, FEATURES), tl.arange(0, FEATURES * STREAMS)
+    own, stream = begin + side // STREAMS, side % STREAMS
+    first = tl.program_id(1).to(tl.int64) * share
+    left = tl.minimum(N - first, share).to(tl.int32)  # tokens of this program; none may be left
+    known, real = output < O, (stream < n) & (own < d)
+    high, low = tiles.halves(tl.load(W + (output * n * d)[:, None] + (stream * d + own)[None, :],
                                 mask=known[:, None] & real[None, :], other=0.0), PRODUCTS)
-    gw = tl.zeros([FEATURES, OUTPUTS], tl.float32)
-    LOW = A + N.to(tl.int64) * O
-    known, real = known[None, :], real[None, :]
-    # The compiler fetches operands of products ahead of time. This one is fetched by hand.
-    upcoming = tl.load(SHRINK + token + row, mask=row < left, other=0.0)
-    for start in range(0, left, TOKENS):
-        inside, begin = (start + row < left)[:, None], token + start
-        shrink, after = upcoming, start + TOKENS + row
-        mask = inside if WHOLE else inside & real
-        x = tl.load((X + begin * D + feature) + tile, mask=mask, other=0.0)
-        a = tl.load((A + begin * O) + outputs, mask=inside & known, other=0.0)
-        upcoming = tl.load(SHRINK + token + after, mask=after < left, other=0.0)
-        gx = _dot(a, high, tl.zeros([TOKENS, FEATURES], tl.float32), PRODUCTS)
+    gw = tl.zeros([FEATURES * STREAMS, OUTPUTS], tl.float32)
+    LOW = SCALED + N.to(tl.int64) * O
+    for start in tl.range(0, left, TOKENS, num_stages=2):
+        inside, token = start + row < left, first + start + row
+        mask = inside[:, None] if WHOLE else inside[:, None] & (feature < d)[None, :]
+        place = (token * n * d)[:, None] + feature[None, :]
+        single = (token * d)[:, None] + feature[None, :]
+        outputs, there = (token * O)[:, None] + output[None, :], inside[:, None] & known[None, :]
+        s = tl.load(SCALED + outputs, mask=there, other=0.0)
+        g = tiles.product(s, high, tl.zeros([TOKENS, FEATURES * STREAMS], tl.float32), PRODUCTS)
         if PRODUCTS == "halves":
-            b = tl.load((LOW + begin * O) + outputs, mask=inside & known, other=0.0)
-            gx = _dot(b, high, _dot(a, low, gx, PRODUCTS), PRODUCTS)
-        gx -= shrink[:, None] * x.to(tl.float32)
-        tl.store((GX + begin * D + feature) + tile, gx.to(GX.dtype.element_ty), mask=mask)
-        gw = _dot(tl.trans(x), a, gw, PRODUCTS)
+            t = tl.load(LOW + outputs, mask=there, other=0.0)
+            g = tiles.product(t, high, tiles.product(s, low, g, PRODUCTS), PRODUCTS)
+        through = tiles.taken_apart(g, STREAMS)
+        x = tiles.vectors(X, place, mask, d, n)
+        if READ:
+            gu = tl.load(GU + single, mask=mask, other=0.0).to(tl.float32)
+            a = tiles.coefficients(A, token, inside, 1, n, False)
+        shrink = tl.load(SHRINK + token, mask=inside, other=0.0)[:, None]
+        zs, gx = (), ()
+        if WRITE:
+            u = tl.load(U + single, mask=mask, other=0.0).to(tl.float32)
+            c = tiles.coefficients(C, token, inside, 1, n * n + n, False)
+            gh, sums = tl.zeros_like(u), tiles.zeros(n * n + n, X, TOKENS, FEATURES)
+            for _ in tl.static_range(n):
+                gx += (tl.zeros_like(u),)
+        for i in tl.static_range(n):
+            z = tiles.written(c, x, u, i, n) if WRITE else x[i]
+            zs += (z,)
+            gz = through[i] - shrink * z.to(tl.float32)
+            if READ:
+                gz += a[i] * gu + tl.load(GZ + place + i * d, mask=mask, other=0.0).to(tl.float32)
+            if WRITE:
+                gh += c[n * n + i] * gz
+                sums = tiles.added(sums, n * n + i, gz, u)
+                moved = ()
+                for j in tl.static_range(n):
+                    moved += (gx[j] + c[i * n + j] * gz,)
+                    sums = tiles.added(sums, i * n + j, gz, x[j].to(tl.float32))
+                gx = moved
+            else:
+                gx += (gz,)
+        for j in tl.static_range(n):
+            tl.store(GX + place + j * d, gx[j].to(GX.dtype.element_ty), mask=mask)
+        if WRITE:
+            tl.store(GH + single, gh.to(GH.dtype.element_ty), mask=mask)
+            tiles.store_sums(GC, tl.program_id(0).to(tl.int64) * N + token, inside, sums)
+        z = tl.trans(tiles.side_by_side(zs))
+        gw = tiles.product(z, s, gw, PRODUCTS)
         if PRODUCTS == "halves":
-            gw = _dot(tl.trans(x), b, gw, PRODUCTS)
-    GW += tl.program_id(1).to(tl.int64) * O * D + feature
-    tl.store(GW + output[None, :] * D + column[:, None], gw,
-             mask=known & (feature + column < D)[:, None])
+            gw = tiles.product(z, t, gw, PRODUCTS)
+    GW += tl.program_id(1).to(tl.int64) * O * n * d
+    tl.store(GW + (stream * d + own)[:, None] + (output * n * d)[None, :], gw,
+             mask=real[:, None] & known[None, :])

@@ -37,7 +37,7 @@ class Operator:
             buffers = made if isinstance(made, tuple) else (made,)
             if not inputs[0].numel():
                 for empty in buffers:
-                    empty.zero_()
+                    empty.untyped_storage().fill_(0)
             elif any(map(Tensor.numel, buffers)):
                 first = buffers[0]
                 # Triton launches on the current device
@@ -61,11 +61,15 @@ def op(name: str, launch: Callable[..., None]) -> Callable[[Callable], Operator]
 
 
 def differentiate(forward: Operator, vjp: Callable,
-                  keep: Callable = lambda inputs, outputs: inputs) -> None:
-    """Give an operator, whose first output alone has a gradient, the backward pass `vjp`.
+                  keep: Callable = lambda inputs, outputs: inputs, outputs: int = 1) -> None:
+    """Give an operator the backward pass `vjp`. Its first outputs alone have gradients.
 
-    keep(inputs, outputs) chooses what is remembered: tensors, numbers and None. vjp(grad, *kept)
-    returns the gradients of the operator's first inputs. The inputs after those have none.
+    keep(inputs, outputs) chooses what is remembered: tensors, numbers and None. vjp(*grads, *kept)
+    returns the gradients of the operator's first inputs. The inputs after those have none. Of
+    several outputs, one that nothing used has a gradient of zeros.
+
+    Arguments:
+        outputs: how many outputs have gradients.
     """
     filled = forward.eager
 
@@ -74,16 +78,18 @@ def differentiate(forward: Operator, vjp: Callable,
         ctx.inputs = len(inputs)
         ctx.others = [None if isinstance(item, Tensor) else item for item in kept]
         ctx.save_for_backward(*(item if isinstance(item, Tensor) else None for item in kept))
-        ctx.set_materialize_grads(False)  # no zeros for the other outputs
+        if outputs == 1:
+            ctx.set_materialize_grads(False)  # no zeros for the other outputs
         if isinstance(output, tuple):
-            ctx.mark_non_differentiable(*output[1:])
+            ctx.mark_non_differentiable(*output[outputs:])
 
-    def backward(ctx, grad, *_):
-        if grad is None:  # what follows needs no gradient
+    def backward(ctx, *grads):
+        given = [grad if grad is None else grad.contiguous() for grad in grads[:outputs]]
+        if all(grad is None for grad in given):  # what follows needs no gradient
             return (None,) * ctx.inputs
         kept = [other if saved is None else saved
                 for saved, other in zip(ctx.saved_tensors, ctx.others, strict=True)]
-        grads = vjp(grad.contiguous(), *kept)
+        grads = vjp(*given, *kept)
         grads = grads if isinstance(grads, tuple) else (grads,)
         return *grads, *[None] * (ctx.inputs - len(grads))
 

@@ -7,6 +7,8 @@ a tensor with one entry per token, or per matrix. A thread holds all numbers of 
 import triton
 import triton.language as tl
 
+from geolab.kernels.tiles import side_by_side, taken_apart
+
 
 @triton.jit
 def load_row(X, row, inside, count: tl.constexpr):
@@ -16,20 +18,11 @@ def load_row(X, row, inside, count: tl.constexpr):
         for i in tl.static_range(count):
             numbers += (tl.load(X + row * count + i, mask=inside, other=0.0),)
     else:
-        numbers += (tl.load(X + row[:, None] * count + tl.arange(0, count)[None, :],
-                            mask=inside[:, None], other=0.0),)
-        for _ in tl.static_range(6):
-            if len(numbers) < count:
-                even, odd = (), ()
-                for i in tl.static_range(len(numbers)):
-                    pair = tl.split(tl.reshape(
-                        numbers[i], [row.shape[0], count // len(numbers) // 2, 2]))
-                    even, odd = even + (pair[0],), odd + (pair[1],)
-                numbers = even + odd
-        flat = ()
+        tile = tl.load(X + row[:, None] * count + tl.arange(0, count)[None, :],
+                       mask=inside[:, None], other=0.0)
+        columns = taken_apart(tile, count)
         for i in tl.static_range(count):
-            flat += (tl.reshape(numbers[i], [row.shape[0]]),)
-        numbers = flat
+            numbers += (tl.reshape(columns[i], [row.shape[0]]),)
     return numbers
 
 
@@ -41,15 +34,10 @@ def store_row(X, row, inside, numbers):
         for i in tl.static_range(count):
             tl.store(X + row * count + i, numbers[i], mask=inside)
     else:
-        joined = numbers
-        for _ in tl.static_range(6):
-            if len(joined) > 1:
-                pairs = ()
-                for i in tl.static_range(len(joined) // 2):
-                    pairs += (tl.join(joined[i], joined[i + len(joined) // 2]),)
-                joined = pairs
-        tile = tl.reshape(joined[0], [row.shape[0], count])
-        tl.store(X + row[:, None] * count + tl.arange(0, count)[None, :], tile,
+        columns = ()
+        for i in tl.static_range(count):
+            columns += (tl.reshape(numbers[i], [row.shape[0], 1]),)
+        tl.store(X + row[:, None] * count + tl.arange(0, count)[None, :], side_by_side(columns),
                  mask=inside[:, None])
 
 

@@ -67,7 +67,8 @@ def _launch_read(x: Tensor, a: Tensor, span: int, y: Tensor) -> None:
 def _launch_read_backward(grad: Tensor, x: Tensor, a: Tensor, span: int, *grads: Tensor) -> None:
     N, n, d = sizes(x, 2)
     tile = along(x)
-    _read_backward[(cdiv(N, tile["TOKENS"]),)](grad, x, a, *grads, N, d, span, n, span > 1, **tile)
+    _read_backward[(cdiv(N, tile["TOKENS"]),)](grad, x, a, grads[0], grads[-1], N, d, span, n,
+                                               len(grads) == 2, span > 1, **tile)
 
 
 @op("geolab::stream_read", _launch_read)
@@ -87,6 +88,23 @@ def _read_vjp(grad, x, a, span):
 
 
 differentiate(_stream_read, _read_vjp)
+
+
+# aᵀX where another kernel forms the gradient of X, from the gradients that two ports get
+
+@op("geolab::stream_read_apart", lambda x, a, u_port, a_port, y: _launch_read(x, a, 1, y))
+def read_apart(x: Tensor, a: Tensor, u_port: Tensor, a_port: Tensor) -> Tensor:
+    return buffer(*u_port.shape, like=x)
+
+
+@op("geolab::stream_read_apart_backward",
+    lambda grad, x, a, grad_a: _launch_read_backward(grad, x, a, 1, grad_a))
+def _read_apart_backward(grad: Tensor, x: Tensor, a: Tensor) -> Tensor:
+    return buffer(*a.shape, like=a)
+
+
+differentiate(read_apart, lambda grad, x, a: (None, _read_apart_backward(grad, x, a), grad, a),
+              keep=lambda inputs, outputs: inputs[:2])
 
 
 # ---------------------------------------------------------------- mix, and write
@@ -152,11 +170,12 @@ def _read(X, A, Y, N, d, span, n: tl.constexpr, SHARED: tl.constexpr, TOKENS: tl
 
 
 @triton.jit(do_not_specialize=["N", "span"])
-def _read_backward(GY, X, A, GX, GA, N, d, span, n: tl.constexpr, SHARED: tl.constexpr,
-                   TOKENS: tl.constexpr, FEATURES: tl.constexpr):
+def _read_backward(GY, X, A, GX, GA, N, d, span, n: tl.constexpr, STATE: tl.constexpr,
+                   SHARED: tl.constexpr, TOKENS: tl.constexpr, FEATURES: tl.constexpr):
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
     inside = token < N
-    a = coefficients(A, token, inside, span, n, SHARED)
+    if STATE:
+        a = coefficients(A, token, inside, span, n, SHARED)
     sums = zeros(n, X, TOKENS, FEATURES)
     for start in range(0, d, FEATURES):
         feature = start + tl.arange(0, FEATURES)
@@ -166,7 +185,8 @@ def _read_backward(GY, X, A, GX, GA, N, d, span, n: tl.constexpr, SHARED: tl.con
                      other=0.0).to(tl.float32)
         x = vectors(X, place, mask, d, n)
         for i in tl.static_range(n):
-            tl.store(GX + place + i * d, (a[i] * gy).to(GX.dtype.element_ty), mask=mask)
+            if STATE:
+                tl.store(GX + place + i * d, (a[i] * gy).to(GX.dtype.element_ty), mask=mask)
             sums = added(sums, i, gy, x[i].to(tl.float32))
     store_sums(GA, token, inside, sums)
 

@@ -97,24 +97,79 @@ def added(sums, place: tl.constexpr, a, b):
 
 
 @triton.jit
-def store_sums(G, token, inside, sums):
-    """Write the sums to G[token].
+def side_by_side(tiles):
+    """One tile (TOKENS, FEATURES · COUNT) of the numbers of several, feature by feature.
 
-    They are put side by side and padded to a power of two, so that they cross lanes and warps
-    together.
+    COUNT is their number, padded to a power of two with tiles of zeros.
     """
-    count: tl.constexpr = len(sums)
-    COLUMNS: tl.constexpr = triton.next_power_of_2(count)
-    side = sums
-    for _ in tl.static_range(COLUMNS - count):
-        side += (tl.zeros_like(sums[0]),)
-    for _ in tl.static_range(6):
+    count: tl.constexpr = len(tiles)
+    COUNT: tl.constexpr = triton.next_power_of_2(count)
+    side = tiles
+    for _ in tl.static_range(COUNT - count):
+        side += (tl.zeros_like(tiles[0]),)
+    for _ in tl.static_range(7):
         if len(side) > 1:
             pairs = ()
             for i in tl.static_range(len(side) // 2):
                 pairs += (tl.join(side[i], side[i + len(side) // 2]),)
             side = pairs
-    total = tl.sum(tl.reshape(side[0], [sums[0].shape[0], sums[0].shape[1], COLUMNS]), axis=1)
-    column = tl.arange(0, COLUMNS)
+    return tl.reshape(side[0], [tiles[0].shape[0], tiles[0].shape[1] * COUNT])
+
+
+@triton.jit
+def taken_apart(tile, COUNT: tl.constexpr):
+    """The tiles that lie side by side in a tile; COUNT is a power of two."""
+    tiles = (tile,)
+    for _ in tl.static_range(6):
+        if len(tiles) < COUNT:
+            even, odd = (), ()
+            for i in tl.static_range(len(tiles)):
+                pair = tl.split(tl.reshape(
+                    tiles[i], [tile.shape[0], tile.shape[1] // len(tiles) // 2, 2]))
+                even, odd = even + (pair[0],), odd + (pair[1],)
+            tiles = even + odd
+    return tiles
+
+
+@triton.jit
+def store_sums(G, token, inside, sums):
+    """Write the sums to G[token].
+
+    They are put side by side, so that they cross lanes and warps together.
+    """
+    count: tl.constexpr = len(sums)
+    COLUMNS: tl.constexpr = triton.next_power_of_2(count)
+    side = tl.reshape(side_by_side(sums), [sums[0].shape[0], sums[0].shape[1], COLUMNS])
+    total, column = tl.sum(side, axis=1), tl.arange(0, COLUMNS)
     tl.store(G + (token * count)[:, None] + column[None, :], total,
              mask=inside[:, None] & (column < count)[None, :])
+
+
+@triton.jit
+def halves(x, PRODUCTS: tl.constexpr):
+    """For "halves", x as a sum of two bfloat16 numbers; otherwise x itself, twice."""
+    if PRODUCTS == "halves":
+        high = x.to(tl.bfloat16)
+        low = (x - high.to(tl.float32)).to(tl.bfloat16)
+    else:
+        high, low = x, x
+    return high, low
+
+
+@triton.jit
+def product(a, b, total, PRODUCTS: tl.constexpr):
+    """total + a b in float32; for "halves" a and b are bfloat16."""
+    if PRODUCTS == "halves":
+        total = tl.dot(a, b, total)
+    else:
+        total = tl.dot(a.to(tl.float32), b.to(tl.float32), total, input_precision=PRODUCTS)
+    return total
+
+
+@triton.jit
+def written(c, x, u, i: tl.constexpr, n: tl.constexpr):
+    """Stream i of H X + b ⊗ h, in the dtype of the state."""
+    z = c[n * n + i] * u
+    for j in tl.static_range(n):
+        z += c[i * n + j] * x[j].to(tl.float32)
+    return z.to(x[0].dtype)

@@ -11,13 +11,16 @@ Legend: B batch, T positions, D width, H heads, E features per head.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_count, require_option, require_width
+from geolab.operators import recomputed
 from geolab.penalties import add_penalty
 from geolab.residuals import Normed, Residual, make_residual
 
@@ -182,7 +185,10 @@ class Layer(nn.Module):
         """x -> F(norm x), or x -> F(x) where the norm comes after the residual."""
         return Normed(self.mix, self.norm if self.norm_at == "pre" else None, fused=True)
 
-    def forward(self, state: Tensor) -> Tensor:
+    def forward(self, state: Any, joined: bool = False) -> Any:
+        """state -> state; if it is `joined` to the next layer, that one writes the state."""
+        if joined:
+            return self.residual.step(state, self.sublayer)
         state = self.residual(state, self.sublayer)
         return state if self.norm_at == "pre" else self.norm(state)
 
@@ -197,10 +203,14 @@ class Transformer(nn.Module):
     Attributes:
         width: features of input and output: config.width, or more where the residual's `outer` says
             so. Positions and the last norm have as many.
+        recompute: of so many layers in a row the backward pass keeps only the first state, and
+            computes the others again (see `operators.recomputed`). With 0 it keeps all of them.
     Raises: ValueError for an unknown residual, a max_length below the reach of its convolutions,
         norm_at="post" around a state that doesn't consist of streams, a sequence longer than
         config.max_length, or an input without batch, positions or `width` features.
     """
+
+    recompute = 0
 
     def __init__(self, config: TransformerConfig, residual: str | type[Residual] = "additive",
                  **options):
@@ -249,9 +259,21 @@ class Transformer(nn.Module):
         if self.config.positions == "learned":
             x = x + self.position[:, :x.shape[1]]
         state = self.layers[0].residual.expand(x)
-        for layer in self.layers:
-            state = layer(state)
+        # without gradients, probes look at each state
+        joined = (torch.is_grad_enabled() and self.config.norm_at == "pre"
+                  and all(layer.residual.joins(state) for layer in self.layers))
+        layers, size = list(self.layers), self.recompute or len(self.layers)
+        for start in range(0, len(layers), size):
+            run = partial(_through, layers[start:start + size], joined)
+            state = recomputed(run, state) if self.recompute else run(state)
+        state = state.written() if joined else state
         return self.norm(self.layers[-1].residual.reduce(state))
+
+
+def _through(layers: list[Layer], joined: bool, state: Any) -> Any:
+    for layer in layers:
+        state = layer(state, joined)
+    return state
 
 
 def ends(trunk: nn.Module) -> int:

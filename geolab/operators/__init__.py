@@ -14,11 +14,13 @@ from geolab.operators.delta import (
 from geolab.operators.gate import blend, gated_matrix, gated_mix, geodesic, midpoint_penalty
 from geolab.operators.generate import rms_linear
 from geolab.operators.householder import householder_matrix, reflect
+from geolab.operators.joined import recomputed, stream_generate_read, stream_join
 from geolab.operators.precision import outside_autocast, widened
 from geolab.operators.streams import stream_mix, stream_mix_write, stream_read
 
 __all__ = ["blend", "cayley_iterated", "cayley_rank2", "cayley_skew4", "delta_matrix",
            "delta_shortcut", "delta_update", "diagonal_update", "gated_matrix", "gated_mix",
            "geodesic", "householder_matrix", "midpoint_penalty",
-           "outside_autocast", "reflect", "rms_linear", "sinkhorn", "skew", "stream_mix",
-           "stream_mix_write", "stream_read", "unit_direction", "widened"]
+           "outside_autocast", "recomputed", "reflect", "rms_linear", "sinkhorn", "skew",
+           "stream_generate_read", "stream_join", "stream_mix", "stream_mix_write", "stream_read",
+           "unit_direction", "widened"]

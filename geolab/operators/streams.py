@@ -66,14 +66,8 @@ def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor)
         per stream, the update has the width of the streams, and the leading axes of all three
         broadcast to those of x.
     """
-    n, d = x.shape[-2:]
-    tokens = x.shape[:-2]
-    require_square("matrix", matrix, n)
-    require_width("weights", weights, n)
-    require_width("update", update, d)
-    require_leading("matrix", matrix, 2, tokens)
-    require_leading("weights", weights, 1, tokens)
-    require_leading("update", update, 1, tokens)
+    require_write(x, matrix, weights, update)
+    *tokens, n, d = x.shape
     if kernels.serves(x, n):
         return kernels.TWINS["stream_mix_write"](x, matrix, weights, update)
     matrix = matrix.to(x.dtype).expand(*tokens, n, n).contiguous()
@@ -81,6 +75,17 @@ def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor)
     update = update.to(x.dtype).expand(*tokens, d)
     with outside_autocast(x):
         return _MixWrite.apply(x, matrix, weights, update)
+
+
+def require_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> None:
+    """Raise ValueError unless `stream_mix_write` takes these arguments."""
+    *tokens, n, d = x.shape
+    require_square("matrix", matrix, n)
+    require_width("weights", weights, n)
+    require_width("update", update, d)
+    require_leading("matrix", matrix, 2, tokens)
+    require_leading("weights", weights, 1, tokens)
+    require_leading("update", update, 1, tokens)
 
 
 class _MixWrite(torch.autograd.Function):

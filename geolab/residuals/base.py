@@ -8,6 +8,7 @@ Legend: B batch, T positions, D model width.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -39,6 +40,7 @@ class Residual(nn.Module, ABC):
     reach = 1       # how many positions its own convolutions read, including the present one
     leaks = False   # whether an output depends on later inputs, as in some published forms
     lends = False   # whether another sublayer uses parameters of this one
+    step: Callable[[Any, Sublayer], Any]
     spectrum = ""   # eigenvalues of what multiplies the state, with all coefficients held fixed
 
     def __init__(self, width: int, index: int = 0, count: int = 1):
@@ -67,6 +69,10 @@ class Residual(nn.Module, ABC):
     @abstractmethod
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         """state -> state, through one sublayer."""
+
+    def joins(self, state: Tensor) -> bool:
+        """Whether kernels join neighbours at such a state: `step` leaves the write to the next."""
+        return False
 
     def observe(self, state: Tensor, sublayer: Sublayer) -> tuple:
         """The coefficients of this step as a named tuple, for the probes; () where it has none."""

@@ -129,7 +129,7 @@ class BenchmarkMHC(Residual):
 
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         """a (B, T, 4), b (B, T, 4) and H (B, T, 4, 4) at a state (B, T, D)."""
-        return self.maps(state)
+        return self.maps.at(state)
 
 
 class BenchmarkJPmHC(JPmHC):

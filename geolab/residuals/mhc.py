@@ -13,21 +13,25 @@ Legend: B batch, T positions, D width, n streams.
 """
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number, require_option
-from geolab.operators import rms_linear, sinkhorn, stream_read
+from geolab.operators import rms_linear, sinkhorn, stream_mix_write, stream_read
+from geolab.operators.joined import joins, stream_generate_read, stream_join
+from geolab.residuals.base import Sublayer
 from geolab.residuals.streams import StreamCoefficients, Streams
 
 MAPS = ("read", "write", "mix")  # a, b and H
 
 
 class ConstrainedMaps(nn.Module):
-    """a, b and H of each token: (..., features) -> StreamCoefficients.
+    """a, b and H of each token: (..., outputs) -> StreamCoefficients, with `at` from its features.
 
-    They come from one linear map of the token's features, divided by their root mean square.
+    The outputs are those of one linear map of the token's features, divided by their root mean
+    square.
 
     Arguments:
         features: n · D, or the size of what the maps read.
@@ -67,23 +71,43 @@ class ConstrainedMaps(nn.Module):
         self.scale = nn.Parameter(torch.full((len(biases),), 0.01))  # of the logits of a, b and H
         self.bias = nn.Parameter(torch.cat(list(biases.values())))
 
-    def forward(self, x: Tensor) -> StreamCoefficients:
-        n, shape, logits = self.streams, x.shape[:-1], self._logits(x) if self.sizes else {}
-        read, write, mix = (logits.get(name) for name in MAPS)
-        return StreamCoefficients(
-            x.new_full((*shape, n), 1 / n) if read is None else read.sigmoid(),
-            x.new_ones(*shape, n) if write is None else 2 * write.sigmoid(),
-            torch.eye(n).to(x).expand(*shape, n, n) if mix is None
-            else sinkhorn(mix.unflatten(-1, (n, n)), self.iterations, self.order))
+    def at(self, x: Tensor) -> StreamCoefficients:
+        """The coefficients of tokens x, (..., features)."""
+        return self(rms_linear(x, *self.linear()) if self.sizes else x[..., :0])
 
-    def _logits(self, x: Tensor) -> dict[str, Tensor]:
-        sizes, weight = list(self.sizes.values()), self.generate.weight
+    def linear(self) -> tuple[Tensor, float]:
+        """The linear map and the norm's guard, as `rms_linear` takes them."""
+        weight, sizes = self.generate.weight, self.sizes.values()
         scale = torch.cat([s.expand(k) for s, k in zip(self.scale, sizes, strict=True)])
         if self.norm_weight is not None:
             weight = weight * self.norm_weight
-        weight = scale.unsqueeze(-1) * weight  # scale the matrix, not all the tokens' logits
-        logits = rms_linear(x, weight, self.eps) + self.bias
-        return dict(zip(self.sizes, logits.split(sizes, dim=-1), strict=True))
+        # scale the matrix, not all the tokens' logits
+        return scale.unsqueeze(-1) * weight, self.eps
+
+    def forward(self, numbers: Tensor) -> StreamCoefficients:
+        n, shape = self.streams, numbers.shape[:-1]
+        sizes = list(self.sizes.values())
+        logits = (numbers + self.bias).split(sizes, dim=-1) if sizes else ()
+        named = dict(zip(self.sizes, logits, strict=True))
+        read, write, mix = (named.get(name) for name in MAPS)
+        return StreamCoefficients(
+            numbers.new_full((*shape, n), 1 / n) if read is None else read.sigmoid(),
+            numbers.new_ones(*shape, n) if write is None else 2 * write.sigmoid(),
+            torch.eye(n).to(numbers).expand(*shape, n, n) if mix is None
+            else sinkhorn(mix.unflatten(-1, (n, n)), self.iterations, self.order))
+
+
+class Unwritten(NamedTuple):
+    """A state H X + b ⊗ h before it is written: the next sublayer can write and read it at once."""
+
+    x: Tensor       # X: (B, T, n, D)
+    mix: Tensor     # H: (B, T, n, n)
+    write: Tensor   # b: (B, T, n)
+    update: Tensor  # h: (B, T, D)
+
+    def written(self) -> Tensor:
+        """(B, T, n, D)."""
+        return stream_mix_write(*self)
 
 
 class MHC(Streams):
@@ -126,8 +150,26 @@ class MHC(Streams):
             self.head_scale = nn.Parameter(torch.tensor([0.01]))
             self.head_bias = nn.Parameter(torch.full((streams,), 1 / streams).logit())
 
+    def joins(self, state: Tensor) -> bool:
+        # a subclass may take another step
+        return (type(self).forward is MHC.forward and bool(self.maps.sizes)
+                and joins(state, len(self.maps.bias)))
+
+    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
+        if self.joins(state):
+            return self.step(state, sublayer).written()
+        return super().forward(state, sublayer)
+
+    def step(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
+        """`forward` without its last write, from a state or from one that isn't written either."""
+        if isinstance(state, Unwritten):
+            x, heard, _, write, mix = stream_join(*state, *self.maps.linear(), self.maps)
+        else:
+            x, heard, _, write, mix = stream_generate_read(state, *self.maps.linear(), self.maps)
+        return Unwritten(x, mix, write, sublayer(heard))
+
     def coefficients(self, state: Tensor) -> StreamCoefficients:
-        return self.maps(state.flatten(-2))
+        return self.maps.at(state.flatten(-2))
 
     def reduce(self, state: Tensor) -> Tensor:
         if self.readout == "mean":

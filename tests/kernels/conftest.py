@@ -4,8 +4,10 @@ marked gpu.
 
 import pytest
 import torch
+import triton.language as tl
+from triton.runtime.interpreter import interpreter_builder
 
-from geolab.kernels import launch
+from geolab.kernels import generate, launch
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -20,3 +22,16 @@ def poisoned(monkeypatch):
     """Outputs begin as NaN, so that a number which no kernel writes shows."""
     monkeypatch.setattr(launch, "allocate",
                         lambda shape, **where: torch.full(shape, float("nan"), **where))
+
+
+@pytest.fixture
+def halves(monkeypatch):
+    """Products of halves in the interpreter, whose own product of bfloat16 numbers is wrong."""
+    builder = interpreter_builder
+    product = builder.create_dot
+
+    def wide(x):
+        return builder.cast_impl(x, tl.float32) if x.dtype.scalar == tl.bfloat16 else x
+
+    monkeypatch.setattr(builder, "create_dot", lambda a, b, *rest: product(wide(a), wide(b), *rest))
+    monkeypatch.setattr(generate, "_products", lambda dtype, device: "halves")

@@ -26,7 +26,7 @@ def rows(tmp_path_factory):
     outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     arguments = [["--features", "768", *STATE, *MATRICES],
                  ["--features", "768", "--capability", "80", "stream_read"],
-                 ["--features", "768", "--dtype", "float32", "rms_linear"]]
+                 ["--features", "768", "--dtype", "float32", "rms_linear", "stream_join"]]
     paths = [folder / f"{number}.json" for number in range(len(arguments))]
     both = [[*given, "--out", str(path)] for given, path in zip(arguments, paths, strict=True)]
     script = f"from benchmarks.assembly import main\nfor given in {both!r}: main(given)"
@@ -63,7 +63,8 @@ def test_a_product_in_tf32_has_rounded_operands(rows):
         assert not row["products"].get("tf32") or row["rounded"], row
         for found in row["products"]:
             formats.setdefault(row["operator"], {})[row["dtype"]] = found
-    assert formats == {"rms_linear": {"bfloat16": "bf16", "float32": "tf32"}}
+    wanted = {"bfloat16": "bf16", "float32": "tf32"}
+    assert formats == {"rms_linear": wanted, "stream_join": wanted}
 
 
 def test_all_programs_of_rms_linear_run_at_once(rows):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from shared_kernels import TOLERANCE, check, normal
 
-from benchmarks.cases import CASES, EPS, STREAMS, draws
+from benchmarks.cases import CASES, EPS, STREAMS, draws, split
 from geolab import operators as ops
 
 TOKENS, FEATURES = 37, 24
@@ -19,6 +19,11 @@ def given(name):
 
 
 EVERY_INPUT = [(name, place) for name in CASES for place in range(len(given(name)))]
+
+
+def each(change, outputs):
+    """The change of an output, or of every output."""
+    return tuple(map(change, outputs)) if isinstance(outputs, tuple) else change(outputs)
 
 
 def is_caught(wrong, right, *inputs):
@@ -39,12 +44,11 @@ def test_an_output_that_is_negated_or_without_its_last_token_is_caught(name):
     last = torch.ones(TOKENS)
     last[-1] = 0
 
-    def without_the_last(*inputs):
-        y = right(*inputs)
+    def without_the_last(y):
         return y * last.view(-1, *[1] * (y.ndim - 1))
 
-    is_caught(without_the_last, right, *given(name))
-    is_caught(lambda *inputs: -right(*inputs), right, *given(name))
+    for change in (without_the_last, torch.neg):
+        is_caught(lambda *inputs, change=change: each(change, right(*inputs)), right, *given(name))
 
 
 @pytest.mark.parametrize("name, place", EVERY_INPUT)
@@ -53,7 +57,7 @@ def test_a_gradient_of_zeros_is_caught(name, place):
 
     def wrong(*inputs):
         constant = [x.detach() if i == place else x for i, x in enumerate(inputs)]
-        return right(*constant) + 0 * inputs[place].sum()
+        return each(lambda y: y + 0 * inputs[place].sum(), right(*constant))
 
     is_caught(wrong, right, *given(name))
 
@@ -76,7 +80,26 @@ def constant_norm(x, weight):
     return (x @ weight.mT) * torch.rsqrt(x.detach().square().mean(-1, keepdim=True) + EPS)
 
 
+def joined(write=lambda *given: given, generate=lambda z, w: (z, w), read=lambda z, a: (z, a)):
+    """`stream_join`, one operator after the other, with changes to what they are given."""
+    def wrong(x, matrix, weights, update, weight):
+        z = ops.stream_mix_write(*write(x, matrix, weights, update))
+        state, w = generate(z, weight)
+        found = split(ops.rms_linear(state.flatten(-2), w, EPS))
+        return z, ops.stream_read(*read(z, found[0])), *found
+
+    return "stream_join", wrong
+
+
 WRONG = {
+    "joined: H transposed": joined(write=lambda x, h, *rest: (x, h.mT, *rest)),
+    "joined: ∂X without what is written": joined(
+        write=lambda x, *rest: (x.detach() + 0 * x, *rest)),
+    "joined: ∂Z without the read": joined(read=lambda z, a: (z.detach(), a)),
+    "joined: ∂a left out": joined(read=lambda z, a: (z, a.detach())),
+    "joined: ∂Z without the generator": joined(generate=lambda z, w: (z.detach(), w)),
+    "joined: streams of W in the wrong order": joined(
+        generate=lambda z, w: (z, w.unflatten(-1, z.shape[-2:]).flip(-2).flatten(-2))),
     "weights in the wrong order": ("stream_read", lambda x, a: ops.stream_read(x, a.flip(-1))),
     "the coefficients of another token": ("stream_read",
                                           lambda x, a: ops.stream_read(x, a.roll(1, 0))),

@@ -1,12 +1,10 @@
 import pytest
 import torch
-import triton.language as tl
 from shared_kernels import check, distance, normal, with_gradients
-from triton.runtime.interpreter import interpreter_builder
 
 from benchmarks.traffic import traffic
 from geolab import kernels, operators
-from geolab.kernels import generate, launch
+from geolab.kernels import launch
 from geolab.kernels.generate import rms_linear
 
 LEADS = {"one token": (1,), "a tail": (3, 137), "no batch axis": ()}
@@ -41,19 +39,6 @@ def test_programs_may_share_the_features_of_few_tokens(device):
         with traffic() as moved:
             rms_linear(x, weight, 1e-6)
         assert moved.launches == 2  # the second one joins the parts
-
-
-@pytest.fixture
-def halves(monkeypatch):
-    """Products of halves in the interpreter, whose own product of bfloat16 numbers is wrong."""
-    builder = interpreter_builder
-    product = builder.create_dot
-
-    def wide(x):
-        return builder.cast_impl(x, tl.float32) if x.dtype.scalar == tl.bfloat16 else x
-
-    monkeypatch.setattr(builder, "create_dot", lambda a, b, *rest: product(wide(a), wide(b), *rest))
-    monkeypatch.setattr(generate, "_products", lambda dtype, device: "halves")
 
 
 @pytest.mark.skipif(not launch.INTERPRETED, reason="a device computes with halves in every test")

@@ -1,0 +1,136 @@
+"""What lies between two sublayers: the write of one, joined with the generator and the read of the
+next,
+
+    Z = H X + b ⊗ h        y = W (z / rms z)        u = aᵀZ, with a from y
+
+and its gradient, which forms ∂Z on chip and never writes it.
+
+The forward pass has two phases, because a follows from y, for which all of Z is needed. The first
+one reads X and h, and writes Z and its products with W. The second one reads Z for u. They move
+3n + 2 vectors per token.
+
+The backward pass has two phases too. The first one reads Z and ∂u for ∂a = Z ∂u, from which, with
+the gradients of what else y gives, ∂y follows. The second one reads the gradient of Z that comes
+from later sublayers, G, and X, h and ∂u. It forms Z and ∂Z again on chip,
+
+    ∂Z = G + a ⊗ ∂u + (what comes through y)        ∂X = Hᵀ∂Z        ∂h = bᵀ∂Z
+                                                    ∂H = ∂Z Xᵀ       ∂b = ∂Z h
+
+and writes ∂X and ∂h. The phases move n + 1 and 3n + 3 vectors per token. Autograd would write
+a ⊗ ∂u, what comes through y, and G, each as large as Z, and read and add them.
+
+So the read doesn't write its gradient with respect to Z. It hands the factors a and ∂u back to the
+kernel that needs them, as the gradients of two more outputs of the first phase, its ports, which
+take no memory. Nothing else ever sees a port.
+
+Legend: N tokens, n streams, d features per stream, O outputs y per token, padded to OUTPUTS;
+r = 1 / rms z. Outputs, W, r, coefficients and sums are float32.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from geolab.checks import require_leading, require_width
+from geolab.kernels import generate, launch
+from geolab.kernels.launch import buffer, expanded
+from geolab.kernels.streams import read_apart
+
+
+def stream_generate_read(x: Tensor, weight: Tensor, eps: float,
+                         generated: Callable) -> tuple[Tensor, ...]:
+    """X, aᵀX and the coefficients, as `operators.stream_generate_read`, for n up to 4.
+
+    The forward pass moves (2n + 1) d numbers per token. The backward pass adds up what comes back
+    from all that reads X, in (n + 1) d and (3n + 1) d numbers.
+    Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
+    """
+    launch.require("x", x=x, weight=weight)
+    x = x.contiguous()
+    port, *found = _stream_join(x, weight.float().contiguous(), eps, None, None)
+    return _heard(_Ported.apply(x, port), *found[:3], generated)
+
+
+def stream_join(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor, weight: Tensor,
+                eps: float, generated: Callable) -> tuple[Tensor, ...]:
+    """Z, aᵀZ and the coefficients, as `operators.stream_join`, for n up to 4.
+
+    The forward pass moves (3n + 2) d numbers per token, and the backward pass (4n + 4) d.
+    Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
+    """
+    launch.require("x", x=x, matrix=matrix, weights=weights, update=update, weight=weight)
+    *tokens, n, d = x.shape
+    given = torch.cat([expanded(matrix, *tokens, n, n).flatten(-2),
+                       expanded(weights, *tokens, n)], dim=-1).float()
+    z, *found = _stream_join(x.contiguous(), weight.float().contiguous(), eps, given,
+                             expanded(update, *tokens, d).contiguous())
+    return _heard(z, *found[:3], generated)
+
+
+def _heard(z: Tensor, y: Tensor, u_port: Tensor, a_port: Tensor,
+           generated: Callable) -> tuple[Tensor, ...]:
+    found = generated(y)
+    require_width("weights", found[0], z.shape[-2])
+    require_leading("weights", found[0], 1, z.shape[:-2])
+    a = expanded(found[0], *z.shape[:-1]).float().contiguous()
+    return z, read_apart(z, a, u_port, a_port), *found
+
+
+class _Ported(torch.autograd.Function):
+    """x, with its gradient sent to a port."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, port: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[None, Tensor]:
+        return None, grad
+
+
+def _launch(x: Tensor, weight: Tensor, eps: float, c: Tensor | None, h: Tensor | None, z: Tensor,
+            y: Tensor, _, __, r: Tensor) -> None:
+    if h is None:
+        generate._launch(x.flatten(-2), weight, eps, y, r)
+        return
+    halves = generate._products(x.dtype, x.device) == "halves"
+    features = min(64 if halves else 32, 128 // launch.power_of_two(x.shape[-2]))
+    generate.state_forward(x, weight, eps, y, r, (c, h, z), 64, features, None)
+
+
+def _launch_backward(gz: Tensor, gy: Tensor, gu: Tensor, a: Tensor, x: Tensor, weight: Tensor,
+                     c: Tensor | None, h: Tensor | None, y: Tensor, r: Tensor, gx: Tensor,
+                     gw: Tensor, gc: Tensor, gh: Tensor) -> None:
+    write = () if h is None else (c, h, gc, gh)
+    generate.state_backward(gy, x, weight, y, r, gx, gw, (gz, gu, a), write, 1, 8)
+
+
+@launch.op("geolab::stream_join", _launch)
+def _stream_join(x: Tensor, weight: Tensor, eps: float, c: Tensor | None,
+                 h: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Z, or a port for what comes back to X if nothing is written; y, the ports of ∂u and a, r.
+
+    c has the rows of H, and then b.
+    """
+    *tokens, n, d = x.shape
+    z = buffer(1, like=x).expand(x.shape) if h is None else buffer(*x.shape, like=x)
+    return (z, buffer(*tokens, len(weight), like=weight), buffer(1, like=x).expand(*tokens, d),
+            buffer(1, like=weight).expand(*tokens, n), buffer(*tokens, like=weight))
+
+
+@launch.op("geolab::stream_join_backward", _launch_backward)
+def _stream_join_backward(
+        gz: Tensor, gy: Tensor, gu: Tensor, a: Tensor, x: Tensor, weight: Tensor, c: Tensor | None,
+        h: Tensor | None, y: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    given = [a.new_empty(0) if given is None else given for given in (c, h)]
+    return tuple(buffer(*of.shape, like=of) for of in (x, weight, *given))
+
+
+def _vjp(gz, gy, gu, a, x, weight, c, h, y, r):
+    found = _stream_join_backward(gz, gy, gu, a, x, weight, c, h, y, r)
+    return *found[:2], None, *(found[2:] if h is not None else ())
+
+
+launch.differentiate(_stream_join, _vjp, outputs=4, keep=lambda inputs, outputs: (
+    *inputs[:2], *inputs[3:], outputs[1], outputs[4]))

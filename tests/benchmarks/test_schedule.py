@@ -1,0 +1,48 @@
+import json
+
+import pytest
+
+from benchmarks import schedule
+from geolab.kernels import launch
+from studies.results import FOLDER
+
+pytestmark = pytest.mark.skipif(not launch.INTERPRETED,
+                                reason="only Triton's interpreter counts addresses")
+VECTORS = {  # of a sublayer, at n streams: forward and backward
+    "a kernel per operator": lambda n: (4 * n + 2, 13 * n + 3),
+    "a sublayer alone": lambda n: (4 * n + 2, 7 * n + 4),
+    "two phases, joined": lambda n: (3 * n + 2, 4 * n + 4),
+    "two phases, joined, states recomputed": lambda n: (3 * n + 2, 7 * n + 6),
+    "TileKernels, ∂X in place": lambda n: (4 * n + 2, 9 * n + 3),
+    "TileKernels, states recomputed": lambda n: (4 * n + 2, 10 * n + 5),
+    "two phases, ∂Z written": lambda n: (3 * n + 2, 6 * n + 4),
+    "floor, joined": lambda n: (2 * n + 2, 3 * n + 3),
+}
+
+
+@pytest.mark.parametrize("name", schedule.COUNTED)
+def test_every_schedule_moves_its_number_of_vectors(name):
+    found = schedule.COUNTED[name](n=2)
+    if name in VECTORS:
+        assert found["vectors"] == VECTORS[name](2)
+    assert all(vectors == round(vectors) for vectors in found["vectors"])
+    if name != "eager":
+        assert all(0 < others < 4 * 150 for others in found["bytes"])
+
+
+def test_the_stored_table_is_that_of_these_schedules():
+    rows = json.loads((FOLDER / "schedule.json").read_text())["rows"]
+    assert {row["schedule"] for row in rows} == {*schedule.COUNTED, *schedule.COMPUTED}
+    for row in rows:
+        if row["schedule"] in VECTORS:
+            assert tuple(row["vectors"]) == VECTORS[row["schedule"]](row["n"])
+
+
+def test_it_writes_what_it_prints(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(schedule, "COUNTED", {})
+    schedule.main(["--streams", "4", "--out", str(tmp_path / "schedule.json")])
+    rows = json.loads((tmp_path / "schedule.json").read_text())["rows"]
+    assert [(row["schedule"], sum(row["vectors"])) for row in rows] == [
+        ("TileKernels, states recomputed", 63), ("TileKernels, ∂X in place", 57),
+        ("two phases, ∂Z written", 42), ("floor, joined", 25)]
+    assert capsys.readouterr().out.count("\n") == 1 + len(rows)

@@ -1,0 +1,382 @@
+from collections import Counter
+from unittest.mock import patch
+
+import pytest
+import torch
+from shared_kernels import TOLERANCE, check, distance, normal, with_gradients
+from torch.autograd.graph import saved_tensors_hooks
+from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
+
+from benchmarks.cases import split
+from benchmarks.traffic import traffic
+from geolab import kernels, operators
+from geolab.kernels import joined, launch
+from geolab.models import Transformer, TransformerConfig
+from geolab.residuals import MHC
+from geolab.residuals.mhc import MAPS
+from studies.mgt_models import MHCDelta
+
+LEADS = {"one token": (1,), "a tail": (3, 37), "no batch axis": ()}
+HALF, SINGLE = torch.bfloat16, torch.float32
+NAMES = ("stream_join", "stream_generate_read")
+every_operator = pytest.mark.parametrize("name", NAMES)
+interpreted = pytest.mark.skipif(not launch.INTERPRETED,
+                                 reason="only Triton's interpreter counts addresses")
+
+
+def inputs(name, lead, n, d, device, dtype=SINGLE, shares=None):
+    """The tensors of the operator. Coefficients have the leading axes `shares`, or those of X."""
+    own = lead if shares is None else shares
+    x = normal(*lead, n, d, seed=1, dtype=dtype, device=device)
+    weight = normal(n * (n + 2), n * d, seed=5, device=device) / (n * d)**0.5
+    given = (normal(*own, n, n, seed=2, device=device), normal(*own, n, seed=3, device=device),
+             normal(*lead, d, seed=4, dtype=dtype, device=device))
+    return (x, *given, weight) if name == "stream_join" else (x, weight)
+
+
+def generated(numbers):
+    """Coefficients that don't depend linearly on the numbers."""
+    read, write, mix = split(numbers)
+    return read.sigmoid(), 2 * write.sigmoid(), mix.softmax(-1)
+
+
+def both(name, generated=generated):
+    """The kernel and the operator."""
+    return [lambda *given, function=function: function(*given, 1e-6, generated)
+            for function in (getattr(joined, name), getattr(operators, name))]
+
+
+@pytest.mark.parametrize("lead", LEADS.values(), ids=LEADS)
+@pytest.mark.parametrize("dtype", [SINGLE, HALF, torch.float16])
+@every_operator
+def test_it_is_the_operator(device, name, dtype, lead):
+    check(*both(name), *inputs(name, lead, 4, 50, device, dtype))
+
+
+@pytest.mark.parametrize("n, d", [(1, 1), (2, 1100), (3, 130), (4, 1024)])
+@pytest.mark.parametrize("dtype", [SINGLE, HALF])
+@every_operator
+def test_any_number_of_streams_and_features(device, name, dtype, n, d):
+    check(*both(name), *inputs(name, (137,), n, d, device, dtype))
+
+
+@every_operator
+def test_more_streams_are_served_by_one_kernel_after_the_other(device, name):
+    with kernels.use("always"), patch.dict(kernels.TWINS, {name: None}):
+        check(both(name)[1], both(name)[1],
+              *inputs(name, (5,), kernels.MOST_JOINED + 1, 8, device))
+
+
+@pytest.mark.parametrize("shares", [(3, 1), (1, 37), (37,), ()])
+def test_tokens_may_share_what_is_written(device, shares):
+    check(*both("stream_join"), *inputs("stream_join", (3, 37), 4, 20, device, shares=shares))
+
+
+@every_operator
+def test_tokens_may_share_what_is_read(device, name):
+    def shared(numbers):
+        read, *others = generated(numbers)
+        return read.mean(0), *others
+
+    check(*both(name, shared), *inputs(name, (3, 37), 4, 20, device))
+
+
+@every_operator
+def test_strided_arguments(device, name):
+    x, *others, weight = inputs(name, (6, 6), 4, 24, device)
+    swapped = [t.transpose(0, 1) for t in others]
+    check(*both(name), x.transpose(0, 1), *swapped, weight.mT.contiguous().mT)
+
+
+def test_a_half_precision_update_of_a_float32_state(device):
+    x, matrix, weights, update, weight = inputs("stream_join", (3, 37), 4, 50, device)
+    check(*both("stream_join"), x, matrix, weights, update.to(HALF), weight,
+          tolerance=TOLERANCE[HALF])
+
+
+@every_operator
+def test_gradients_where_some_outputs_are_not_used(device, name):
+    given = inputs(name, (37,), 4, 20, device)
+    for used in ([0], [1], [2], [3, 4], [0, 3]):
+        kernel, operator = both(name)
+        grads = [_gradients(f, x, used) for f, x in ((kernel, given),
+                                                     (operator, [t.double() for t in given]))]
+        for ours, theirs in zip(*grads, strict=True):
+            assert distance(ours, theirs) < 4e-6
+
+
+def _gradients(function, given, used):
+    leaves = [t.detach().requires_grad_() for t in given]
+    outputs = [function(*leaves)[place] for place in used]
+    seeds = [normal(*y.shape, seed=i, device=y.device).to(y.dtype) for i, y in enumerate(outputs)]
+    return torch.autograd.grad(outputs, leaves, seeds, materialize_grads=True)
+
+
+@every_operator
+def test_all_that_reads_the_state_counts_in_its_gradient(device, name):
+    def step(function):
+        def twice(*given):
+            z, heard, read, write, mix = function(*given)
+            z = operators.stream_mix_write(z, mix, write, heard.cos()) + z.sin()
+            return z, operators.stream_read(z, read)
+
+        return twice
+
+    kernel, operator = map(step, both(name))
+    with kernels.use("always"):
+        check(kernel, operator, *inputs(name, (3, 37), 4, 50, device))
+
+
+@pytest.mark.skipif(not launch.INTERPRETED, reason="a device computes with halves in every test")
+def test_halves_carry_sixteen_bits(halves):
+    given = inputs("stream_join", (137,), 4, 520, "cpu", HALF)
+    kernel, operator = both("stream_join", split)
+    z, _, *numbers = kernel(*given)
+    # the numbers are those of the Z that is written
+    wanted = operators.rms_linear(z.flatten(-2).double(), given[-1].double(), 1e-6)
+    assert distance(torch.cat([t.flatten(1) for t in numbers], -1), wanted) < 2.0**-16
+    *_, grad_w = with_gradients(kernel, given, 0)
+    *_, exact = with_gradients(operator, [t.double() for t in given], 0)
+    assert distance(grad_w, exact) < 2.0**-7
+    check(kernel, operator, *given)
+
+
+@every_operator
+def test_gradients_are_the_same_in_every_run(device, name):
+    given = inputs(name, (300,), 4, 600, device)
+    first, second = (with_gradients(both(name)[0], given, 0) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_it_refuses_by_name(device):
+    x, matrix, weights, update, weight = given = inputs("stream_join", (3,), 4, 8, device)
+    for place, bad, message in [(1, matrix[..., :3], "matrix must be 4 × 4"),
+                                (2, weights[:, :3], "weights must have 4 features"),
+                                (3, update[:, :1], "update must have 8 features"),
+                                (4, weight[:, :7], "weight must have 32 features"),
+                                (1, matrix.to("meta"), "matrix must be on the device of x"),
+                                (4, weight.to("meta"), "weight must be on the device of x")]:
+        with kernels.use("always"), pytest.raises(ValueError, match=message):
+            both("stream_join")[1](*given[:place], bad, *given[place + 1:])
+    for mode in ("always", "never"):
+        for bad in (lambda y: (y[..., :3],), lambda y: (y[:, None, :4],)):
+            with kernels.use(mode), pytest.raises(ValueError, match="weights must have"):
+                operators.stream_generate_read(x, weight, 1e-6, bad)
+    with pytest.raises(TypeError, match="x must be float32, bfloat16 or float16"):
+        joined.stream_generate_read(x.double(), weight, 1e-6, split)
+
+
+@every_operator
+def test_it_compiles_in_one_graph(device, name):
+    with kernels.use("always"):
+        kernel, operator = both(name)[1], both(name)[1]
+        check(torch.compile(kernel, fullgraph=True, backend="aot_eager", dynamic=True), operator,
+              *inputs(name, (3, 37), 4, 50, device))
+
+
+# ---------------------------------------------------------------- bytes
+
+def vectors(run, n, dtype=HALF, N=40):
+    """How many vectors of d numbers per token each pass moves: what grows with d, but for W.
+
+    run(d) gives what the forward pass computes and the tensors whose gradients the backward pass
+    computes.
+    """
+    moved = []
+    for d in (64, 192):
+        with kernels.use("always"):
+            with traffic() as there:
+                outputs, leaves = run(d, N, dtype)
+            with traffic() as back:
+                torch.autograd.grad([y.sum() for y in outputs], leaves)
+        moved.append((there.distinct - 4 * n * (n + 2) * n * d,
+                      back.distinct - 8 * n * (n + 2) * n * d))
+    return [(b - a) / (128 * dtype.itemsize * N) for a, b in zip(*moved, strict=True)]
+
+
+@interpreted
+@pytest.mark.parametrize("dtype", [HALF, SINGLE])
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_joined_sublayers_move_3n_plus_2_and_4n_plus_4_vectors(n, dtype):
+    def run(d, N, dtype):
+        given = [t.requires_grad_() for t in inputs("stream_join", (N,), n, d, "cpu", dtype)]
+        return both("stream_join")[1](*given), given
+
+    assert vectors(run, n, dtype) == [3 * n + 2, 4 * n + 4]
+
+
+@interpreted
+@pytest.mark.parametrize("n", [2, 4])
+def test_alone_a_sublayer_moves_4n_plus_2_and_7n_plus_4_vectors_and_adds_nothing_up(n):
+    def run(d, N, dtype):
+        x, weight = (t.requires_grad_()
+                     for t in inputs("stream_generate_read", (N,), n, d, "cpu", dtype))
+        x_, heard, _, write, mix = both("stream_generate_read")[1](x, weight)
+        update = heard.detach().requires_grad_()  # F lies in between
+        return [operators.stream_mix_write(x_, mix, write, update), heard], [x, weight, update]
+
+    assert vectors(run, n) == [4 * n + 2, 7 * n + 4]
+
+
+@interpreted
+def test_autograd_keeps_no_more_than_of_one_operator_after_the_other():
+    def kept(join):
+        x, *given, weight = (t.requires_grad_() for t in inputs("stream_join", (40,), 4, 96, "cpu"))
+        found = {}
+        with (kernels.use("always"),
+              saved_tensors_hooks(lambda t: found.setdefault(
+                  t.untyped_storage().data_ptr(), t.untyped_storage()) and t, lambda t: t)):
+            if join:
+                outputs = operators.stream_join(x, *given, weight, 1e-6, generated)
+            else:
+                z = operators.stream_mix_write(x, *given)
+                numbers = generated(operators.rms_linear(z.flatten(-2), weight, 1e-6))
+                outputs = z, operators.stream_read(z, numbers[0]), *numbers
+        return sum(storage.nbytes() for storage in found.values()), outputs
+
+    (joined_bytes, _), (separate_bytes, _) = kept(True), kept(False)
+    assert joined_bytes <= separate_bytes
+
+
+# ---------------------------------------------------------------- networks
+
+def network(device, layers=2, without=(), **changes):
+    """A network of mHC whose parameters are not at their initial values."""
+    torch.manual_seed(0)
+    config = TransformerConfig.benchmark(width=16, layers=layers, heads=2, max_length=8, **changes)
+    made = Transformer(config, "mhc", without=without).to(device)
+    with torch.no_grad():
+        for i, p in enumerate(made.parameters()):
+            p.add_(normal(*p.shape, seed=10 + i, device=device), alpha=0.1)
+    return made, normal(2, 5, 16, seed=1, device=device)
+
+
+def called(run, mode="always"):
+    """How often each kernel of TWINS was called."""
+    calls = Counter()
+
+    def counted(name, twin):
+        return lambda *args, **options: (calls.update([name]), twin(*args, **options))[1]
+
+    with (patch.dict(kernels.TWINS, {name: counted(name, twin)
+                                     for name, twin in kernels.TWINS.items()}), kernels.use(mode)):
+        run()
+    return calls
+
+
+def test_a_network_joins_all_its_sublayers(device):
+    model, x = network(device)
+    calls = called(lambda: model(x))
+    assert calls == {"stream_generate_read": 1, "stream_join": 3, "stream_mix_write": 1,
+                     "sinkhorn": 4}
+    # without gradients probes look at each state; a norm after the residual needs it
+    with torch.no_grad():
+        assert called(lambda: model(x))["stream_mix_write"] == 4
+    behind, x = network(device, norm_at="post")
+    assert called(lambda: behind(x))["stream_join"] == 0
+
+
+def test_nothing_is_joined_where_kernels_do_not_run_or_a_subclass_takes_another_step(device):
+    model, x = network(device)
+    layer, state = model.layers[0], model.layers[0].residual.expand(x)
+    with kernels.use("always"):
+        assert layer.residual.joins(state)
+        assert not layer.residual.joins(state.double())
+        assert not MHC(16, streams=kernels.MOST_JOINED + 1).joins(state.repeat(1, 1, 2, 1))
+        assert not MHC(16, without=MAPS).joins(state) and not MHCDelta(16).joins(state)
+        with patch.object(torch.cuda, "get_device_capability", lambda _: (8, 0)):
+            assert not kernels._runs_joined(torch.device("cuda"))
+    with kernels.use("never"), patch.object(MHC, "step", None):
+        assert not layer.residual.joins(state)
+        model(x).sum().backward()
+
+
+def outputs_and_gradients(model, x, mode, run=lambda model, x: model(x)):
+    with kernels.use(mode):
+        y = run(model, x)
+        return [y, *torch.autograd.grad(y, list(model.parameters()), normal(
+            *y.shape, seed=2, device=y.device).to(y.dtype))]
+
+
+@pytest.mark.parametrize("without", [(), ("read",), ("write", "mix")])
+def test_a_joined_network_is_the_layers_one_after_the_other(device, without):
+    def joined(model, x):
+        state = model.layers[0].residual.expand(x + model.position[:, :x.shape[1]])
+        for layer in model.layers:
+            state = layer(state, joined=True)
+        return model.norm(model.layers[-1].residual.reduce(state.written()))
+
+    model, x = network(device, without=without)
+    wanted = outputs_and_gradients(model, x, "never")
+    # without kernels it is the plain path, bit by bit
+    assert_close(outputs_and_gradients(model, x, "never", joined), wanted, rtol=0, atol=0)
+    for run in (joined, lambda model, x: model(x)):
+        assert_close(outputs_and_gradients(model, x, "always", run), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_network_compiles_in_one_graph_and_may_be_checkpointed(device):
+    model, x = network(device)
+    wanted = outputs_and_gradients(model, x, "always")
+    ways = [torch.compile(model, fullgraph=True, backend="aot_eager").forward,
+            lambda x: checkpoint(model, x, use_reentrant=False)]
+    for way in ways:
+        got = outputs_and_gradients(model, x, "always", lambda model, x, way=way: way(x))
+        assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_states_that_are_recomputed_are_not_kept_and_give_the_same(device, layers):
+    model, x = network(device)
+    wanted = outputs_and_gradients(model, x, "always")
+    model.recompute = layers
+    got = outputs_and_gradients(model, x, "always")
+    assert_close(got, wanted, rtol=0, atol=0)
+    if layers == 1:
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager").forward
+        assert_close(outputs_and_gradients(model, x, "always", lambda model, x: compiled(x)),
+                     wanted, rtol=1e-4, atol=1e-5)
+
+
+class Products(TorchDispatchMode):
+    """How many products of matrices are computed inside it."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function is torch.ops.aten.mm.default
+        return function(*args, **(kwargs or {}))
+
+
+@interpreted
+def test_recomputation_keeps_less_and_runs_no_product_of_f_again():
+    def seen(recompute):
+        model, x = network("cpu", layers=4)
+        model.recompute = recompute
+        with kernels.use("always"), torch.profiler.profile(profile_memory=True) as forward:
+            y = model(x)
+        with kernels.use("always"), Products() as products:
+            torch.autograd.grad(y.sum(), list(model.parameters()))
+        return (sum(event.self_cpu_memory_usage for event in forward.key_averages()),
+                products.count)
+
+    (kept, products), (kept_all, products_of_all) = seen(2), seen(0)
+    assert kept < 0.7 * kept_all and products == products_of_all
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+def test_a_state_past_two_gigabytes(device):
+    def both_ways(given):
+        leaves = [t.requires_grad_() for t in given]
+        y = joined.stream_join(*leaves, 1e-6, generated)
+        return [*y, *torch.autograd.grad(y, leaves[:-1], [t.detach() for t in y])]
+
+    *last, weight = inputs("stream_join", (1024,), 4, 4096, device, HALF)
+    long = [t.repeat(70, *[1] * (t.ndim - 1)) for t in last]  # x has 2.3e9 bytes
+    for of_long, of_last in zip(both_ways([*long, weight]), both_ways([*last, weight]),
+                                strict=True):
+        assert distance(of_long[-1024:], of_last) < 1e-3
