@@ -117,18 +117,15 @@ class Live:
         count = max((len(self.stored[arm]["runs"]) for arm in self.bands), default=0)
         said = []
         if self.bands and not self.outside:
-            which = "each" if len(self.bands) > 1 else "this"
-            said.append(f"Inside: {which} number of this run lies in the band of the {count} "
-                        "stored runs.")
+            said.append(f"This run is like the {count} stored ones.")
         for arm in self.outside:
             low, high = self.bands[arm]
-            said.append(f"Outside: {arm} ends at {_end(self.runs[arm]):.3g}, and the {count} "
-                        f"stored runs end at {low:.3g} to {high:.3g}.")
+            said.append(f"{arm} ends at {_end(self.runs[arm]):.3g}, and the {count} stored runs "
+                        f"end at {low:.3g} to {high:.3g}.")
         if self.outside:
-            said.append("That is outside the band. If you changed a cell, "
-                        "this is what your change does. If not, nothing is wrong: another seed or "
-                        "processor trains other weights, and a few runs fall outside by chance. "
-                        "The conclusions below are those of the stored runs.")
+            said.append("So this run is an unusual one, as a few are: other seeds and processors "
+                        "train other weights. What the text concludes, it takes from the stored "
+                        "runs. After a change in a cell, this is what your change does.")
         if unknown:
             said.append(f"There are no stored runs of: {', '.join(unknown)}.")
         return " ".join(said)
@@ -136,12 +133,13 @@ class Live:
     @property
     def caption(self) -> str:
         """How the figure is read."""
+        word = self.quantity[:2].isascii() and self.quantity[:2].isalpha()  # else it is a symbol
+        what = self.quantity[0].upper() + self.quantity[1:] if word else self.quantity
+        others = "stored runs of the same cell, with other seeds and on other processors"
         if self.trained:
-            return ("Line: this run. Band: the stored runs, which are the same cell with other "
-                    "seeds and on other processors.")
-        return ("Mark: this run. Strokes: the stored runs, which are the same cell with other "
-                "seeds and on other processors. Dark band: their range. Light band: half of it "
-                "more on each side; one further run in two hundred lies outside.")
+            return f"{what}. Line: this run. Band: {others}."
+        return (f"{what}. Mark: this run. Strokes: {others}. Dark band: their range. Light band: "
+                "half of it more on each side.")
 
     @property
     def trained(self) -> bool:

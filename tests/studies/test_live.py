@@ -42,9 +42,7 @@ def stored(tmp_path, monkeypatch):
 
 def test_a_run_inside_its_band_is_said_to_be(stored):
     shown = live("99/losses", {"additive": history(4.0, 2.1), "mhc": history(4.0, 1.5)}, "loss")
-    assert (shown.outside == []
-            and shown.sentence
-            == "Inside: each number of this run lies in the band of the 3 stored runs.")
+    assert shown.outside == [] and shown.sentence == "This run is like the 3 stored ones."
     assert "additive 2.1, stored 2 to 2.2" in shown._repr_html_()
 
 
@@ -65,7 +63,12 @@ def test_a_run_outside_says_where_and_goes_on(stored):
     shown = live("99/gate", {"γ": 0.6}, "gate", log=False)
     assert (shown.outside == ["γ"]
             and "γ ends at 0.6, and the 3 stored runs end at 0.2 to 0.3" in shown.sentence)
-    assert "If you changed a cell" in shown.sentence and "stored runs" in shown.sentence
+    assert "After a change in a cell" in shown.sentence and "unusual" in shown.sentence
+
+
+def test_the_caption_begins_with_the_quantity(stored):
+    assert live("99/gate", {"γ": 0.25}, "gate of the last layer").caption.startswith("Gate of")
+    assert live("99/gate", {"γ": 0.25}, "γ at the end").caption.startswith("γ at the end. Mark")
 
 
 def test_an_arm_without_stored_runs_is_named(stored):
