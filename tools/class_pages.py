@@ -95,10 +95,11 @@ def slides(of: Tag, quiz: list[dict]) -> str:
                if len(row) == 3 and SKIPPED.match(row[2].get_text(strip=True))}
     for section in of.find_all("section"):
         over = [section, *section.find_parents("section")]
-        names = {outer.get("id", "") for outer in over}
-        if names & NO_SLIDES or any(name.endswith("content") for name in names) \
-                or skipped & {outer.find(["h1", "h2", "h3"]).find(string=True) for outer in over}:
-            continue
+        titles = [outer.find(["h1", "h2", "h3"], recursive=False) for outer in over]
+        if NO_SLIDES & {outer.get("id", "") for outer in over} \
+                or not all(titles) \
+                or skipped & {title.find(string=True) for title in titles}:
+            continue  # without a heading it is what a box holds: a proof, an exercise
         name = section.get("id", "")
         if name == "three-things-to-remember":
             made.append(slide(heading(section), bare(section.find(["ol", "ul"]))))
