@@ -25,12 +25,14 @@ READERS = ("live", "papers", "protocol", "registry", "results", "runner", "verdi
 
 
 def of(arms: Sequence[Arm]) -> str:
-    """The first digits of a hash of the code that trains these arms."""
+    """The first digits of a hash of the code that trains these arms.
+
+    Raises: ValueError for an arm whose model isn't built by a function of a file.
+    """
     folder = ROOT / "geolab"
     files = {folder / name for name in FILES} | {Path(runner.__file__)}
     files |= {path for room in ROOMS for path in (folder / room).rglob("*.py")}
-    modules = {_module(arm.build) for arm in arms}
-    return code_hash(files | imported(Path(sys.modules[name].__file__) for name in modules))
+    return code_hash(files | imported({_source(arm.build) for arm in arms}))
 
 
 def imported(files: Iterable[Path]) -> set[Path]:
@@ -74,10 +76,16 @@ def require_same(folder: Path, now: str, reason: str = "") -> dict:
     return {"forced": {"reason": reason, "sources of checkpoints": before, "sources now": now}}
 
 
-def _module(build: Callable) -> str:
+def _source(build: Callable) -> Path:
+    """The file of the function that builds a model."""
     while isinstance(build, partial):
         build = build.func
-    return build.__module__
+    path = getattr(sys.modules.get(build.__module__), "__file__", None)
+    if path is None:
+        raise ValueError("build must be a function of a file, since the file says which "
+                         f"checkpoints are its own, got {build.__qualname__} of "
+                         f"{build.__module__}: write it to a file and import it from there")
+    return Path(path)
 
 
 def _file(module: str) -> Path | None:

@@ -1,7 +1,10 @@
 """The code of README.md and of book/use.md runs as it stands there, and the page's numbers hold."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from statistics import stdev
 
@@ -46,11 +49,42 @@ def test_the_readme_s_ten_lines(run):
 
 
 def test_the_page_s_code(run):
-    names = run(python(PAGE))
+    names = run([block for block in python(PAGE) if not block.startswith("# mine.py")])
     assert (names["after"] - names["before"]).abs().max() < 1e-5
     model, again, tokens = names["model"].eval(), names["again"].eval(), names["tokens"]
     assert torch.equal(again(tokens).logits, model(tokens).logits)
     assert len(names["mine"][0].residuals) == 2
+
+
+def test_a_residual_of_your_own(run, tmp_path):
+    """The page's file, with the page's class in it, trains and judges, and goes on from its runs."""
+    own, = (block for block in python(PAGE) if "class Highway" in block)
+    file, = (block for block in python(PAGE) if block.startswith("# mine.py"))
+    made = tmp_path / "mine.py"
+    made.write_text("from torch import nn\n" + own.partition("\n\n\ngated")[0] + "\n\n\n" + file)
+    said = []
+    for _ in range(2):
+        done = subprocess.run([sys.executable, made], cwd=tmp_path, capture_output=True, text=True,
+                              env=os.environ | {"PYTHONPATH": str(ROOT)})
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
+    assert "seeds=3" in said[0] and said[0] == said[1]
+
+
+def test_the_calls_of_the_table(run, transformers):
+    """Those for a trained model start as the plain network, and the others are refused without
+    `plain=False`."""
+    config = transformers.GPT2Config(n_layer=1, n_embd=32, n_head=2, vocab_size=50)
+    calls = re.findall(r"^\| `(graft\(.*\))` \| (yes|from scratch only) \|$", PAGE, re.M)
+    assert len(calls) == 8
+    for call, told in calls:
+        model = transformers.GPT2LMHeadModel(config)
+        if told == "yes":
+            eval(call, {"graft": graft, "model": model})
+        else:
+            with pytest.raises(ValueError, match="plain"):
+                eval(call.replace(", plain=False", ""), {"graft": graft, "model": model})
+            eval(call, {"graft": graft, "model": model})
 
 
 def test_the_page_s_extra_is_in_pyproject():
@@ -141,8 +175,9 @@ def test_the_times():
                                   if name in families else "not known"), name
     assert share("streams", 4) == pytest.approx(1 / 2, abs=0.01)
     assert share("streams", 2) == pytest.approx(1 / 4, abs=0.01)
-    joined = share("streams", 4) * (10 + 15 - 6) / (18 + 55 - 6)  # chapter 20's two schedules
-    assert joined == pytest.approx(1 / 7, abs=0.01)
+    for vectors, told in ((14 + 20, "1.21"), (10 + 15, "1.14")):  # two schedules of chapter 20
+        assert f"{1 + share('streams', 4) * (vectors - 6) / (18 + 55 - 6):.2f}" == told
+        assert f"{told} times as long" in PAGE
 
 
 def test_what_the_papers_report():
