@@ -15,8 +15,8 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 from geolab.show import ask
 
-LEFT_OUT = ("a.headerlink", ".cell_input", "details.hide", ".footnote-reference", ".dropdown",
-            ".toggle", "noscript", ".copybtn", "style", "a.ledger-row")
+LEFT_OUT = ("a.headerlink", ".cell_input", "details.hide", "details.audit", ".dropdown",
+            ".footnote-reference", ".toggle", "noscript", ".copybtn", "style", "a.ledger-row")
 SKIPPED = re.compile(r"yes|all\b|may be skipped")  # in the last column of a table of minutes
 NO_SLIDES = {"exercises", "references", "what-you-may-now-believe"}
 PAGE = """\

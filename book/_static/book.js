@@ -1,4 +1,5 @@
-// What no style sheet can do: scrolling boxes that the keyboard reaches, and folds that print open.
+// What no style sheet can do: scrolling boxes that the keyboard reaches, folds that print open, and
+// links that open one.
 (() => {
   const SCROLLS = ".reported, .pst-scrollable-table-container, div.math, span.math, .cell_output .output, pre";
   const check = box => {
@@ -24,6 +25,15 @@
     // a button's name has to contain the words that it shows
     document.querySelectorAll(".search-button-field").forEach(b => b.removeAttribute("aria-label"));
   });
+
+  const reveal = () => {  // a link into a closed part opens it
+    const place = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const closed = place?.closest("details:not([open])");
+    for (let fold = closed; fold; fold = fold.parentElement.closest("details")) fold.open = true;
+    if (closed) place.scrollIntoView();
+  };
+  addEventListener("load", reveal);
+  addEventListener("hashchange", reveal);
 
   let theme, opened = [];
   addEventListener("beforeprint", () => {

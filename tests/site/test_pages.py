@@ -85,3 +85,14 @@ def test_the_keyboard_reaches_what_scrolls_on_the_smallest_phone(visit, width):
             .map(found => found.map(e => e.textContent.slice(0, 80)));
     }""")
     assert not cut and not unreached and not needless
+
+
+def test_a_link_into_a_closed_part_opens_it(site, window):
+    """Where the page is loaded with the link, and where it is there already."""
+    page = (site / "notebooks/09_the_gate.html").as_uri()
+    for before in ("about:blank", page):
+        window.goto(before)
+        window.goto(f"{page}#gate-steeper")
+        place = window.locator("#gate-steeper")
+        window.wait_for_function("() => document.querySelector('details.audit')?.open")
+        assert place.is_visible()
