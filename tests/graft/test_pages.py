@@ -57,7 +57,7 @@ def test_the_page_s_code(run):
 
 
 def test_a_residual_of_your_own(run, tmp_path):
-    """The page's file, with its class, trains and judges. A second run reads what the first kept."""
+    """The page's file trains and judges, and a second run reads what the first one kept."""
     own, = (block for block in python(PAGE) if "class Highway" in block)
     file, = (block for block in python(PAGE) if block.startswith("# mine.py"))
     made = tmp_path / "mine.py"
