@@ -100,7 +100,7 @@ def test_a_new_frame_comes_at_once(phone):
 def test_a_frame_stands_without_javascript(without_javascript):
     for figure in figures(without_javascript):
         box = figure.locator("[role=img] svg").bounding_box()
-        assert box and box["width"] > 200 and box["height"] > 100
+        assert box and box["width"] > 200 and box["height"] > 50
         assert not figure.locator(".geolab-sliders").is_visible()
         assert figure.locator("noscript").is_visible()
 
