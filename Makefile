@@ -41,7 +41,7 @@ lint: .venv/ready
 	@$(BIN)/ruff check --no-cache
 	@$(BIN)/pyrefly check
 
-unit: .venv/ready
+unit: browser
 	$(BIN)/python -m pytest tests --ignore tests/site -n $(JOBS)
 
 site-tests: book browser

@@ -17,7 +17,8 @@ from geolab.show import ask
 
 LEFT_OUT = ("a.headerlink", ".cell_input", "details.hide", "details.audit", ".dropdown",
             ".footnote-reference", ".toggle", "noscript", ".copybtn", "style", "a.ledger-row")
-SKIPPED = re.compile(r"yes|all\b|both|may be|for another")  # in the last column of a table of minutes
+# in the last column of a table of minutes
+SKIPPED = re.compile(r"yes|all\b|both|may be|for another")
 NO_SLIDES = {"exercises", "references", "what-you-may-now-believe"}
 PAGE = """\
 <!doctype html>

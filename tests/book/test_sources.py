@@ -37,6 +37,14 @@ def toc() -> list[str]:
     return [contents["root"], *chapters]
 
 
+def test_the_answer_about_bytes_is_the_stored_count():
+    rows = json.loads((ROOT / "results/schedule.json").read_text())["rows"]
+    vectors = {row["schedule"]: row["vectors"] for row in rows if row["n"] == 4}
+    told = (ROOT / "book/questions.md").read_text()
+    for schedule in ("two phases, joined", "floor, joined"):
+        assert "{:.0f} + {:.0f}".format(*vectors[schedule]) in told
+
+
 def test_every_page_is_in_the_table_of_contents_once_and_every_entry_exists():
     assert sorted(toc()) == sorted(str(path.relative_to(ROOT).with_suffix("")) for path in PAGES)
 

@@ -40,8 +40,8 @@ def test_it_opens_with_one_title(chapter):
 
 
 def test_its_plan_is_folded_and_adds_up_the_minutes_of_the_main_road(chapter):
-    plan = re.search(r'<details class="plan">\n<summary>[^<]* about (\d+) minutes[^<]*</summary>\n(.*?)'
-                     r"</details>", chapter.text, re.S)
+    plan = re.search(r'<details class="plan">\n<summary>[^<]* about (\d+) minutes[^<]*</summary>\n'
+                     r"(.*?)</details>", chapter.text, re.S)
     assert plan and "**You will be able to**" in plan[2]
     rows = re.findall(r"^\| (.+?) \| (\d+) \| ?(.*?) ?\|$", plan[2], re.M)
     main = [int(minutes) for section, minutes, note in rows

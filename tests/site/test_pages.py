@@ -64,17 +64,15 @@ def test_nothing_sticks_out(visit, folded):
     assert not sticking_out
 
 
-def test_the_keyboard_reaches_what_scrolls_on_the_smallest_phone(visit, width):
+def test_the_keyboard_reaches_what_scrolls_on_the_smallest_phone(phone):
     """Nothing is cut there, the page doesn't move sideways, and boxes that scroll get the focus."""
-    if width > 400:
-        pytest.skip("a phone is narrower")
-    visit.unfold()
-    visit.page.set_viewport_size({"width": 320, "height": 640})
-    visit.page.evaluate("""() => new Promise(drawn =>
+    page = phone.page
+    page.set_viewport_size({"width": 320, "height": 640})
+    page.evaluate("""() => new Promise(drawn =>
         requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(drawn))))""")
     root = "document.documentElement"
-    assert visit.page.evaluate(f"{root}.scrollWidth <= {root}.clientWidth")
-    cut, unreached, needless = visit.page.evaluate("""() => {
+    assert page.evaluate(f"{root}.scrollWidth <= {root}.clientWidth")
+    cut, unreached, needless = page.evaluate("""() => {
         const boxes = document.querySelectorAll("article :is(span.math, div.math, pre)");
         const wider = [...boxes]
             .filter(e => e.clientWidth && e.scrollWidth > e.clientWidth + 1);
@@ -87,12 +85,18 @@ def test_the_keyboard_reaches_what_scrolls_on_the_smallest_phone(visit, width):
     assert not cut and not unreached and not needless
 
 
-def test_a_link_into_a_closed_part_opens_it(site, window):
-    """Where the page is loaded with the link, and where it is there already."""
-    page = (site / "notebooks/09_the_gate.html").as_uri()
-    for before in ("about:blank", page):
-        window.goto(before)
-        window.goto(f"{page}#gate-steeper")
-        place = window.locator("#gate-steeper")
-        window.wait_for_function("() => document.querySelector('details.audit')?.open")
-        assert place.is_visible()
+@pytest.mark.parametrize("event", ["load", "hashchange"])
+def test_a_link_into_a_closed_part_opens_it(site, window, event):
+    """Chromium and Firefox do so by themselves, older browsers by our script alone."""
+    window.goto((site / "notebooks/09_the_gate.html").as_uri())
+    place = window.locator("#gate-steeper")
+    assert not place.is_visible()
+    window.evaluate("""event => {
+        history.replaceState(null, "", "#gate-steeper");  // which no browser follows
+        dispatchEvent(new Event(event));
+    }""", event)
+    assert place.is_visible()
+    window.wait_for_function("""() => {
+        const top = document.getElementById("gate-steeper").getBoundingClientRect().top;
+        return 0 <= top && top < 400;
+    }""")  # the scrolling is smooth

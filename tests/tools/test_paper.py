@@ -7,6 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 from zipfile import ZipFile
 
+import pikepdf
 import pytest
 from bs4 import BeautifulSoup
 
@@ -72,8 +73,7 @@ def book(site, monkeypatch):
 @pytest.fixture
 def chromium():
     path = browser.find()
-    if path is None:
-        pytest.skip("there is no Chrome or Chromium")
+    assert path, "there is no Chrome or Chromium; run `make browser`"
     return path
 
 
@@ -116,7 +116,6 @@ def test_frames_are_spread_and_marks_are_among_them(counts, starts, marks, shown
 # ---------------------------------------------------------------- files
 
 def test_the_pdf_has_bookmarks_links_and_page_numbers(site, book, chromium):
-    pikepdf = pytest.importorskip("pikepdf")
     pdf = tool("pdf")
     with paper.typeset(site, book, chromium) as page:
         found = pdf.places(pdf.printed(page))

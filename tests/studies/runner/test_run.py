@@ -158,6 +158,14 @@ def test_a_study_is_stale_by_its_own_file_and_by_what_it_builds_on():
     assert not found & {"results.py", "live.py", "measured.py", "registry.py", "run.py"}
 
 
+def test_a_model_that_no_file_builds_is_refused():
+    def build():
+        return nn.Linear(4, 4)
+    build.__module__ = "typed"  # as in a shell, where a module has no file
+    with pytest.raises(ValueError, match="must be a function of a file.* got .*build of typed"):
+        sources.of([replace(toy()[0], build=build)])
+
+
 def test_checkpoints_of_other_code_need_a_reason(tmp_path):
     run_study(TOY, part=Part(["linear"], [0]), folder=tmp_path)
     marked = tmp_path / "toy.cpu.cpu" / "sources"
