@@ -69,6 +69,8 @@ def _page(site: Path, name: str, part: str, names: set[str]) -> Page:
         _side_by_side(slider)
     for tag in article.select(NOT_ON_PAPER):
         tag.decompose()
+    for image in article.select('img[src$=".svg"]'):
+        _drawn(image, (site / name).parent / image["src"])
     for fold in article.find_all("details"):
         fold["open"] = ""
     given = set()
@@ -97,6 +99,16 @@ def _lead_inside(link: Tag, name: str, names: set[str]) -> None:
         link["href"] = "#" + anchor(target, unquote(address.fragment))
     else:  # a file of the site, which the document doesn't have
         del link["href"]
+
+
+def _drawn(image: Tag, path: Path) -> None:
+    """Put a drawing in the place of the image that names its file."""
+    drawing = BeautifulSoup(path.read_text(), "html.parser").svg
+    drawing.attrs.pop("role", None)
+    box = BeautifulSoup(f'<div role="img" aria-label="{escape(image["alt"])}"></div>',
+                        "html.parser").div
+    box.append(drawing)
+    image.replace_with(box)
 
 
 def _side_by_side(slider: Tag) -> None:

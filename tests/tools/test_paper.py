@@ -22,7 +22,8 @@ Promise.resolve()}}}}</script></head><body><nav>left out</nav><article class="bd
 </article></body></html>"""
 FRONT = """<p>See <a href="../notebooks/01_one.html">one</a>,
 <a href="../notebooks/01_one.html#proof">its proof</a>, <a href="#start">here</a>,
-<a href="../search.html">the search</a> and <a href="https://example.org">elsewhere</a>.</p>"""
+<a href="../search.html">the search</a> and <a href="https://example.org">elsewhere</a>.</p>
+<img src="../cover.svg" alt="A &lt;cover&gt;.">"""
 CHAPTER = """<details class="dropdown" id="proof"><summary>Proof</summary><p>Look.</p></details>
 <div class="cell tag_hide-input"><details class="admonition hide above-input"><summary>Show code
 </summary><pre>draw()</pre></details></div><h2 id="more">More</h2>{slider}"""
@@ -57,6 +58,8 @@ def site(tmp_path_factory):
     drawn = explore(curve, caption="A curve.", beta=slider(range(9), marks={2: "a <mark>"}))
     patch.undo()
     site = tmp_path_factory.mktemp("built") / "html"
+    site.mkdir()
+    (site / "cover.svg").write_text('<svg role="img" viewBox="0 0 2 1"><path d="M0 0H2"/></svg>')
     bodies = [FRONT, CHAPTER.format(slider=drawn.data)]
     for name, title, body in zip(NAMES, ["Front", "1. One"], bodies):
         (site / name).parent.mkdir(parents=True)
@@ -86,6 +89,12 @@ def test_links_lead_to_places_in_the_document(book):
                      "https://example.org"]
     assert chapter.article["id"] == "notebooks-01_one"
     assert chapter.find(id="notebooks-01_one--proof").has_attr("open")
+
+
+def test_a_drawing_of_the_site_stands_in_the_document(book):
+    front = BeautifulSoup(book[0].html, "html.parser")
+    assert not front.img and front.path
+    assert [box["aria-label"] for box in front.select("[role=img]")] == ["A <cover>."]
 
 
 def test_what_is_for_a_screen_is_left_out(book):
@@ -163,7 +172,7 @@ def test_the_epub_is_well_formed_and_its_links_are_whole(site, book, chromium):
                  if node.get("href") or node.get("src")]
         for link in links:
             assert link.startswith("https://") or link in listed | places, (name, link)
-    assert len(taken["drawings"]) == 4
+    assert len(taken["drawings"]) == 5  # the cover, and four frames
 
 
 def test_the_archive_unpacks_to_one_folder(site, tmp_path):
