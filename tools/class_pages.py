@@ -6,7 +6,7 @@ All are single HTML files beside one script for formulas. They ask no network fo
 import copy
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bs4 import BeautifulSoup, Tag
@@ -19,6 +19,7 @@ LEFT_OUT = ("a.headerlink", ".cell_input", "details.hide", "details.audit", ".dr
             ".footnote-reference", ".toggle", "noscript", ".copybtn", "style", "a.ledger-row")
 # in the last column of a table of minutes
 SKIPPED = re.compile(r"yes|all\b|both|may be|for another")
+OPENING = 700  # characters of HTML after which a slide takes no further paragraph
 NO_SLIDES = {"exercises", "references", "what-you-may-now-believe"}
 PAGE = """\
 <!doctype html>
@@ -90,8 +91,7 @@ def slides(of: Tag, quiz: list[dict]) -> str:
 
     Sections that the chapter's table of minutes calls skippable have none.
     """
-    made = [slide("", f"<h1>{heading(of)}</h1>" + "".join(
-        bare(part) for part in of.find_all("p", recursive=False)[:2]), "title")]
+    made = [slide("", f"<h1>{heading(of)}</h1>", "title"), slide("", opening(of)), *story(of)]
     skipped = {row[0].get_text(strip=True) for row in map(cells_of, of.select("table tr"))
                if len(row) == 3 and SKIPPED.match(row[2].get_text(strip=True))}
     for section in of.find_all("section"):
@@ -105,19 +105,35 @@ def slides(of: Tag, quiz: list[dict]) -> str:
         if name == "three-things-to-remember":
             made.append(slide(heading(section), bare(section.find(["ol", "ul"]))))
             continue
-        predicted = ""
-        for part in section.find_all(True, recursive=False):
-            if part.name == "p" and part.get_text().lstrip().startswith("Predict"):
-                predicted = bare(part)
-            elif picture := pictured(part):
-                made.append(slide(heading(section), predicted + picture))
-                predicted = ""
-            elif part.select_one(":scope > .admonition-title > .caption-number"):
-                made.append(slide(heading(section), bare(part)))
+        made += story(section)
     for number, question in enumerate(quiz, start=1):
         shown = ask(question["ask"], question["answers"]).data
         made.append(slide(f"Question {number} of {len(quiz)}", shown))
     return "\n".join(made)
+
+
+def opening(of: Tag) -> str:
+    """The text with which a chapter begins, up to its first picture, as much as fits a screen."""
+    shown = ""
+    for part in of.find_all(True, recursive=False):
+        if pictured(part) or part.name in ("section", "details") or len(shown) > OPENING:
+            break
+        if part.name not in ("h1", "script") and "cell" not in part.get("class", ()):
+            shown += bare(part)
+    return shown
+
+
+def story(section: Tag) -> Iterator[str]:
+    """A slide for each picture of a section, with its prediction, and for each theorem."""
+    predicted = ""
+    for part in section.find_all(lambda tag: tag.name != "section", recursive=False):
+        if part.name == "p" and part.get_text().lstrip().startswith("Predict"):
+            predicted = bare(part)
+        elif picture := pictured(part):
+            yield slide(heading(section), predicted + picture)
+            predicted = ""
+        elif part.select_one(":scope > .admonition-title > .caption-number"):
+            yield slide(heading(section), bare(part))
 
 
 def cells_of(row: Tag) -> list[Tag]:

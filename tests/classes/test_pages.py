@@ -15,8 +15,10 @@ NUMBERED = '<span class="caption-number">Theorem 1 </span>(Counting)'
 PAGE = f"""<html><body><nav><a href="https://else.where/">Away</a></nav>
 <article><section id="a-title">
 <h1>1. A title<a class="headerlink" href="#a-title">#</a></h1><p>A story.</p>
+<div class="math">1 &lt; 2</div><div class="cell"><div class="cell_output">
+<div class="geolab-question"><p>Why?</p></div></div></div><details class="plan">
 <table><tr><td>First</td><td>5</td><td></td></tr>
-<tr><td>Second</td><td>5</td><td>yes</td></tr></table>
+<tr><td>Second</td><td>5</td><td>yes</td></tr></table></details>
 <section id="first"><h2>First</h2><p><strong>Predict.</strong> What moves?</p>
 <div class="cell"><div class="cell_input"><pre>code()</pre></div><div class="cell_output">
 <div class="geolab-explore"><div role="img" aria-label="A dot"><svg></svg></div>
@@ -54,10 +56,12 @@ def addresses(text: str) -> list[str]:
 def test_slides_tell_the_story(found):
     made = BeautifulSoup(slides(found, QUIZ), "html.parser").select("section")
     texts = [" ".join(slide.get_text(" ", strip=True).split()) for slide in made]
-    assert [text.split()[0] for text in texts] == ["1.", "First", "First", "Three", "Question"]
-    assert "What moves?" in texts[1] and made[1].select_one("input[type=range]")
-    assert made[1].find("script").string == "moves()"
-    assert "One is less than two." in texts[2]
+    assert [text.split()[0] for text in texts] == [
+        "1.", "A", "1.", "First", "First", "Three", "Question"]
+    assert texts[1] == "A story. 1 < 2" and texts[2].endswith("Why?")
+    assert "What moves?" in texts[3] and made[3].select_one("input[type=range]")
+    assert made[3].find("script").string == "moves()"
+    assert "One is less than two." in texts[4]
     everything = " ".join(texts)
     for absent in ("code()", "A proof of it", "Skipped", "Count to two", "One, two"):
         assert absent not in everything
