@@ -61,7 +61,7 @@ def test_a_residual_of_your_own(run, tmp_path):
     own, = (block for block in python(PAGE) if "class Highway" in block)
     file, = (block for block in python(PAGE) if block.startswith("# mine.py"))
     made = tmp_path / "mine.py"
-    made.write_text("from torch import nn\n" + own.partition("\n\n\ngated")[0] + "\n\n\n" + file)
+    made.write_text(f"{own}\n\n{file}")
     said = []
     for _ in range(2):
         done = subprocess.run([sys.executable, made], cwd=tmp_path, capture_output=True, text=True,

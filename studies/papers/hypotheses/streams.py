@@ -27,7 +27,8 @@ HYPOTHESES = [
     text("mhc-over-layerscale", BOOK, "the trivial residual", "mHC gains more than LayerScale.",
          claim=gain("mhc", "LayerScale")),
     text("post-ln-loses", BOOK, "the norm's place", "Pre-norm has a lower loss than post-norm.",
-         claim=gain("additive", "post-LN")),
+         claim=gain("additive", "post-LN"),
+         remark="At the size of the headline. mgt-post asks it of MGT's standard model."),
     *[text(f"gain-{name}", BOOK, "each residual over additive",
            f"{name} has a lower loss than the additive residual.", claim=gain(name, "additive"))
       for name in ("emhc-cayley", "emhc-hybrid", "emhc-geodesic", "emhc-exact", "emhc-stream",
