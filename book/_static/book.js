@@ -4,7 +4,7 @@
   const SCROLLS = ".reported, .pst-scrollable-table-container, div.math, span.math, .cell_output .output, pre";
   const check = box => {
     const unset = box.matches(".math") && !box.querySelector("mjx-container");
-    const wider = !unset && box.scrollWidth > box.clientWidth + 1;
+    const wider = !unset && box.scrollWidth > box.clientWidth + 4;  // an accent stands out by 3
     if (wider) box.tabIndex = 0;
     else box.removeAttribute("tabindex");
     // its right edge fades while there is more
