@@ -41,7 +41,7 @@ lint: .venv/ready
 	@$(BIN)/ruff check --no-cache
 	@$(BIN)/pyrefly check
 
-unit: browser
+unit: browser .venv/colab
 	$(BIN)/python -m pytest tests --ignore tests/site -n $(JOBS)
 
 site-tests: book browser
@@ -93,6 +93,12 @@ clean:
 	$(BIN)/python -m pip install --quiet -r requirements.txt
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	@echo $$(($$(date +%s) - $$(cat .began))) > .venv/seconds; rm .began
+	@touch $@
+
+# the widgets of Colab's image, beside ours, for one test
+.venv/colab: .venv/ready .github/colab.txt
+	@$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $@ \
+	$$(grep ^ipywidgets .github/colab.txt) ipython_genutils==0.2.0
 	@touch $@
 
 browser: .venv/ready
