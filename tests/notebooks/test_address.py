@@ -3,7 +3,6 @@
 It comes from git, from GitHub or from the command line. Where none is known, a sentence says so.
 """
 
-import importlib.util
 import json
 import os
 import re
@@ -16,14 +15,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+import address as tool
+
 ROOT = Path(__file__).resolve().parents[2]
 IGNORED = [".git", *(line.strip("/") for line in (ROOT / ".gitignore").read_text().split())]
 PACKAGES = ("geolab", "studies", "benchmarks")
 HERS = "https://github.com/a-reader/her-copy"
 LINK = re.compile(r"https://(?:colab\.research\.google\.com/)?github(?:\.com)?/[^)\s\"'\\]+")
-spec = importlib.util.spec_from_file_location("address", ROOT / "tools/address.py")
-tool = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(tool)
 
 
 def address(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess:

@@ -3,7 +3,6 @@
 A page is opened once for all tests of a module, so these fixtures have the scope of a module.
 """
 
-import importlib.util
 import re
 from contextlib import contextmanager
 from functools import cache
@@ -13,6 +12,8 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+import browser as browsers
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "_build/html"
@@ -70,17 +71,9 @@ def site() -> Path:
     return SITE
 
 
-def browsers():
-    """The module tools/browser.py."""
-    spec = importlib.util.spec_from_file_location("browser", ROOT / "tools/browser.py")
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
-    return tool
-
-
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
-    path = browsers().find()
+    path = browsers.find()
     assert path, "there is no Chrome or Chromium to check the pages with; run `make browser`"
     return path
 
@@ -120,7 +113,7 @@ def visiting(browser: Browser, name: str, width: int, **options):
 def pytest_generate_tests(metafunc):
     names = toc()
     if "firefox_path" in metafunc.fixturenames:  # where there is a Firefox, it moves sliders too
-        names, path = with_sliders(), browsers().find_firefox()
+        names, path = with_sliders(), browsers.find_firefox()
         paths = {"firefox": path} if path else {}
         metafunc.parametrize("firefox_path", [*paths.values()], ids=[*paths], scope="session")
     if "name" in metafunc.fixturenames:

@@ -1,26 +1,20 @@
 """The archive of the site, opened by a double click: pages, formulas, sliders and search."""
 
-import importlib.util
-import sys
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
+import pack
+
 pytestmark = pytest.mark.browser
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
 def stick(site, tmp_path_factory) -> Path:
     """The folder that the archive of `make zip` unpacks to."""
-    sys.path.insert(0, str(ROOT / "tools"))  # the tools import each other by their bare names
-    spec = importlib.util.spec_from_file_location("pack", ROOT / "tools/pack.py")
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
-    sys.path.pop(0)
     folder = tmp_path_factory.mktemp("stick")
-    tool.pack(site, folder / "book.zip")
+    pack.pack(site, folder / "book.zip")
     with ZipFile(folder / "book.zip") as archive:
         archive.extractall(folder)
     return folder / "book"

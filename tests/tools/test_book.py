@@ -1,6 +1,5 @@
 """`make book` builds every page, executes only what changed, and ends with what raised."""
 
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -10,10 +9,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
+import book
+
 ROOT = Path(__file__).resolve().parents[2]
-spec = importlib.util.spec_from_file_location("book", ROOT / "tools/book.py")
-book = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(book)
 GOOD, BAD = "print(6 * 7)", "print('before')\nassert 1 + 1 == 3, 'arithmetic holds here'"
 
 

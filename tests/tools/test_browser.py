@@ -1,15 +1,10 @@
 """A browser is found, or installed if this user may, or else one line says how to mend it."""
 
-import importlib.util
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-spec = importlib.util.spec_from_file_location("browser", ROOT / "tools/browser.py")
-browser = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(browser)
+import browser
 
 
 @pytest.fixture

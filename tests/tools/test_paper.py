@@ -1,6 +1,5 @@
 """The joined book: links inside, open folds, sliders as a few frames; PDF, EPUB and archive."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,11 @@ import pikepdf
 import pytest
 from bs4 import BeautifulSoup
 
+import browser
+import epub
+import pack
+import paper
+import pdf
 from geolab.show import explore, figures
 from geolab.show.sliders import slider
 
@@ -27,20 +31,6 @@ FRONT = """<p>See <a href="../notebooks/01_one.html">one</a>,
 CHAPTER = """<details class="dropdown" id="proof"><summary>Proof</summary><p>Look.</p></details>
 <div class="cell tag_hide-input"><details class="admonition hide above-input"><summary>Show code
 </summary><pre>draw()</pre></details></div><h2 id="more">More</h2>{slider}"""
-
-
-def tool(name: str):
-    spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(ROOT / "tools"))  # the tools import each other by their bare names
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.pop(0)
-    return module
-
-
-paper, browser = tool("paper"), tool("browser")
 
 
 def curve(beta, gate=0.5):
@@ -125,7 +115,6 @@ def test_frames_are_spread_and_marks_are_among_them(counts, starts, marks, shown
 # ---------------------------------------------------------------- files
 
 def test_the_pdf_has_bookmarks_links_and_page_numbers(site, book, chromium):
-    pdf = tool("pdf")
     with paper.typeset(site, book, chromium) as page:
         found = pdf.places(pdf.printed(page))
         page.evaluate(pdf.NUMBERED, found)
@@ -153,7 +142,6 @@ def test_a_link_to_nowhere_is_refused(site, book, chromium):
 
 
 def test_the_epub_is_well_formed_and_its_links_are_whole(site, book, chromium):
-    epub = tool("epub")
     with paper.typeset(site, book, chromium) as page:
         taken = page.evaluate(epub.TAKEN)
     epub.write(site / "book.epub", book, taken["pages"], taken["drawings"])
@@ -177,7 +165,7 @@ def test_the_epub_is_well_formed_and_its_links_are_whole(site, book, chromium):
 
 def test_the_archive_unpacks_to_one_folder(site, tmp_path):
     (site / ".buildinfo").write_text("for a builder")
-    count = tool("pack").pack(site, tmp_path / "book-1.zip")
+    count = pack.pack(site, tmp_path / "book-1.zip")
     with ZipFile(tmp_path / "book-1.zip") as archive:
         assert len(archive.namelist()) == count
         assert all(name.startswith("book-1/") for name in archive.namelist())

@@ -1,6 +1,5 @@
 """Where readers work: the files of each place agree with the pins, and Colab's widgets work."""
 
-import importlib.util
 import json
 import os
 import re
@@ -14,10 +13,9 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+import address
+
 ROOT = Path(__file__).resolve().parents[2]
-spec = importlib.util.spec_from_file_location("address", ROOT / "tools/address.py")
-address = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(address)
 DOCKERFILE = (ROOT / ".binder/Dockerfile").read_text()
 CONTAINER = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())
 # what https://containers.dev/implementors/json_reference says of the entries that we use

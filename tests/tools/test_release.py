@@ -1,7 +1,6 @@
 """A release: one version everywhere, a workflow whose commands exist, a wheel that is whole."""
 
 import datetime
-import importlib.util
 import os
 import re
 import shutil
@@ -14,10 +13,9 @@ import pytest
 import tomllib
 import yaml
 
+import release
+
 ROOT = Path(__file__).resolve().parents[2]
-spec = importlib.util.spec_from_file_location("release", ROOT / "tools/release.py")
-release = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(release)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text())
 TARGETS = set(re.findall(r"^([\w./-]+):", (ROOT / "Makefile").read_text(), re.M))

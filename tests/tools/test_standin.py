@@ -1,6 +1,5 @@
 """A stand-in changes what it names, and nothing else."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -8,11 +7,10 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import standin
+
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "tools"
-spec = importlib.util.spec_from_file_location("standin", TOOLS / "standin.py")
-standin = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(standin)
 
 PROBE = """
 import json, sys
