@@ -9,7 +9,7 @@ import pytest
 
 from studies import ledger, results
 from studies.papers.hypotheses import BOOK, HYPOTHESES, NOT_TRIED
-from studies.papers.hypotheses.hypothesis import baselines_of, comparison_of
+from studies.papers.hypotheses.hypothesis import baselines_of, comparison_of, part_of
 from studies.protocol import WARMUPS
 from studies.registry import STUDIES
 from studies.verdict import Effect
@@ -46,6 +46,14 @@ def test_a_row_that_nothing_here_can_try_says_why():
     for h in HYPOTHESES:
         if not h.study:
             assert ledger.verdict(h.label) == NOT_TRIED and h.remark and h.source != BOOK, h.label
+
+
+def test_a_row_waits_until_all_of_its_arms_are_finished():
+    row, other = TRIED[0], "an arm of no row"
+    content = {row.part: comparison_of(row)}
+    assert part_of(row, content | {"unfinished": {f"{row.part}: {other}": 3}}) is not None
+    for arm in row.claim.contrast:
+        assert part_of(row, content | {"unfinished": {f"{row.part}: {arm}": 1}}) is None
 
 
 @files

@@ -56,9 +56,14 @@ def comparison_of(hypothesis: Hypothesis) -> dict | None:
 
 
 def part_of(hypothesis: Hypothesis, content: dict) -> dict | None:
-    """Its comparison in the content of a file; None where the protocol didn't make it."""
+    """Its comparison in the content of a file.
+
+    None where the protocol didn't make it, or where one of its arms isn't finished.
+    """
     found = content.get(hypothesis.part, content if "runs" in content else None)
-    return found if found and "protocol" in found else None
+    unfinished = {f"{hypothesis.part}: {arm}" for arm in hypothesis.claim.contrast}
+    made = found and "protocol" in found and unfinished.isdisjoint(content.get("unfinished", ()))
+    return found if made else None
 
 
 @cache
