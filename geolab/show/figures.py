@@ -56,6 +56,8 @@ LOOKS = {
     "floor": Look("#000000", ":", ""),
     "baseline": Look("#999999", "-", ""),
 }
+OPPOSITE = {"black": "white", "dark": "light", "darker": "lighter"}
+OPPOSITE |= {other: word for word, other in OPPOSITE.items()}
 ACCENT, SECOND, QUIET = "#0072b2", "#d55e00", "#999999"
 LEAK = ", leak"
 
@@ -153,7 +155,18 @@ def captioned(picture: str, caption: str) -> str:
     """HTML with a caption under it; as it is where there is none."""
     if not caption:
         return picture
-    return f"<figure>{picture}<figcaption>{html.escape(caption)}</figcaption></figure>"
+    return f"<figure>{picture}<figcaption>{toned(caption)}</figcaption></figure>"
+
+
+def toned(caption: str) -> str:
+    """HTML of a caption whose black and white change places with the dark theme's figures."""
+    return re.sub(rf"\b({'|'.join(OPPOSITE)})\b", _tone, html.escape(caption), flags=re.I)
+
+
+def _tone(word: re.Match) -> str:
+    other = OPPOSITE[word[0].lower()]
+    shown = other.capitalize() if word[0][0].isupper() else other
+    return f'<span class="tone" data-dark="{shown}"><span>{word[0]}</span></span>'
 
 
 def plane(axes: Axes, limit: float = 1.6, unit_circle: bool = True) -> Axes:

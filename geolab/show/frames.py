@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from IPython.display import HTML
 
+from geolab.show.figures import toned
+
 MOST_BYTES = 400_000
 SCRIPT = (Path(__file__).parent / "sliders.js").read_text()
 
@@ -67,7 +69,7 @@ def page(frame: Callable[..., str], values: Sequence[list], sliders: list[Shown]
 
 
 def _caption(text: str) -> str:
-    return f'<div class="geolab-caption">{html.escape(text)}</div>' if text else ""
+    return f'<div class="geolab-caption">{toned(text)}</div>' if text else ""
 
 
 def _slider(shown: Shown) -> str:

@@ -99,6 +99,14 @@ def test_show_needs_an_alt_text(alt):
         figures.show(curve(), alt)
 
 
+def test_a_caption_says_what_each_theme_shows_and_is_escaped():
+    toned = figures.toned("Black & <b>: told. Light blue, darker: more; it blackens.")
+    words = re.findall(r'<span class="tone" data-dark="(\w+)"><span>(\w+)</span></span>', toned)
+    assert words == [("White", "Black"), ("Dark", "Light"), ("lighter", "darker")]
+    assert re.sub(r"<[^>]*>", "", toned) == (
+        "Black &amp; &lt;b&gt;: told. Light blue, darker: more; it blackens.")
+
+
 def test_a_figure_shows_only_when_asked_to():
     before = pyplot.get_fignums()
     figure, axes = figures.subplots(2, 3, height=4, sharex=True)
