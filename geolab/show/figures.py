@@ -56,8 +56,6 @@ LOOKS = {
     "floor": Look("#000000", ":", ""),
     "baseline": Look("#999999", "-", ""),
 }
-OPPOSITE = {"black": "white", "dark": "light", "darker": "lighter"}
-OPPOSITE |= {other: word for word, other in OPPOSITE.items()}
 ACCENT, SECOND, QUIET = "#0072b2", "#d55e00", "#999999"
 LEAK = ", leak"
 
@@ -160,13 +158,8 @@ def captioned(picture: str, caption: str) -> str:
 
 def toned(caption: str) -> str:
     """HTML of a caption whose black and white change places with the dark theme's figures."""
-    return re.sub(rf"\b({'|'.join(OPPOSITE)})\b", _tone, html.escape(caption), flags=re.I)
-
-
-def _tone(word: re.Match) -> str:
-    other = OPPOSITE[word[0].lower()]
-    shown = other.capitalize() if word[0][0].isupper() else other
-    return f'<span class="tone" data-dark="{shown}"><span>{word[0]}</span></span>'
+    word = r'<span class="tone \1"><span>\1</span></span>'
+    return re.sub(r"\b(black|white|dark|light)\b", word, html.escape(caption), flags=re.I)
 
 
 def plane(axes: Axes, limit: float = 1.6, unit_circle: bool = True) -> Axes:

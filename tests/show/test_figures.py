@@ -1,6 +1,7 @@
 import io
 import re
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -99,12 +100,17 @@ def test_show_needs_an_alt_text(alt):
         figures.show(curve(), alt)
 
 
-def test_a_caption_says_what_each_theme_shows_and_is_escaped():
-    toned = figures.toned("Black & <b>: told. Light blue, darker: more; it blackens.")
-    words = re.findall(r'<span class="tone" data-dark="(\w+)"><span>(\w+)</span></span>', toned)
-    assert words == [("White", "Black"), ("Dark", "Light"), ("lighter", "darker")]
+def test_each_tone_of_a_caption_has_its_opposite_and_the_caption_is_escaped():
+    toned = figures.toned("Black & <b>: told. Light blue, dark: more; it blackens on White.")
     assert re.sub(r"<[^>]*>", "", toned) == (
-        "Black &amp; &lt;b&gt;: told. Light blue, darker: more; it blackens.")
+        "Black &amp; &lt;b&gt;: told. Light blue, dark: more; it blackens on White.")
+    marked = re.findall(r'<span class="tone (\w+)"><span>\1</span></span>', toned)
+    assert marked == ["Black", "Light", "dark", "White"]
+    css = (Path(__file__).resolve().parents[2] / "book/_static/book.css").read_text()
+    opposite = dict(re.findall(r'\.tone\.(\w+)::before { content: "(\w+)"; }', css))
+    words = ("black", "white", "dark", "light")
+    assert set(opposite) == {*words, *map(str.title, words)}
+    assert all(opposite[other] == word != other for word, other in opposite.items())
 
 
 def test_a_figure_shows_only_when_asked_to():
