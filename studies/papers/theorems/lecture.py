@@ -42,9 +42,10 @@ THEOREMS = [
             "= LN(x) for c > 0."),
     Theorem("GT", "normalisation",
             "Normalisation alone cannot make sublayers commute unless their eigenspaces agree.",
-            ALIGNMENT, "normalisation-scale", "holds with a correction",
-            "Scaling changes the energy and not the angle. Symmetric Jacobians commute exactly "
-            "when they share an eigenbasis; in general that suffices and is not needed."),
+            ALIGNMENT, "alignment-common-basis", "holds with a correction",
+            "Scaling changes the energy and not the angle (normalisation-scale). Symmetric "
+            "Jacobians commute exactly when they share an eigenbasis; in general that suffices "
+            "and is not needed."),
     Theorem("GT", "alignment",
             "Transport reduces the cross-covariance of Jacobians, and so their commutator.",
             ALIGNMENT, "alignment-covariance", "fails as stated",
