@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from geolab.diagrammatic import Diagram, agreement, diagrammatic_loss, square
 from geolab.models import GeometricConfig, GeometricTransformer, PointModel, RelationGraph
-from geolab.models.geometric import make_step
+from geolab.models.geometric import Attention, make_step
 from geolab.tasks import Moons, Pairs, Sudoku, Task
 from geolab.tasks.sudoku import triples, units
 from geolab.training import Budget
@@ -49,8 +49,36 @@ def unit_graph() -> RelationGraph:
     return RelationGraph(torch.stack(edges), relations)
 
 
+class UnitAttention(Attention):
+    """Attention that is told the units: the heads read a cell's row, column, block, and all cells.
+    """
+
+    def __init__(self, config: GeometricConfig):
+        super().__init__(config.width, 4, config.dropout_of("weights"))
+        reads = torch.zeros(4, 16, 16, dtype=torch.bool)
+        for k, unit in enumerate(units()):
+            reads[k // 4, unit[:, None], unit] = True
+        reads[3] = True
+        self.register_buffer("hidden", ~reads, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = self.hidden.repeat(len(x), 1, 1)
+        return self.attention(x, x, x, need_weights=False, attn_mask=mask)[0]
+
+
+def make_trunk(config: GeometricConfig, kind: str) -> GeometricTransformer:
+    """A geometric Transformer, or with kind "told" a Transformer with `UnitAttention`."""
+    if kind != "told":
+        return GeometricTransformer(config, kind)
+    trunk = GeometricTransformer(config, "transformer")
+    for block in trunk.blocks:
+        block.steps["A"].f = UnitAttention(config)
+    return trunk
+
+
 KNOWN = {"positions": "learned"}
 ARMS = {"Transformer": ("transformer", {}), "Transformer, positions": ("transformer", KNOWN),
+        "Transformer, units": ("told", {}),
         "GT-Lite": ("lite", {}), "GT-Lite, positions": ("lite", KNOWN),
         "GT-Full": ("full", {}), "GT-Full, units": ("full", {"relations": 3}),
         "GT-MoE": ("moe", {})}
@@ -95,7 +123,7 @@ def solver(config: GeometricConfig, kind: str, options: dict, weight: float = 0.
            penalty: Callable = published_penalty) -> PointModel:
     reads = (unit_graph(),) if options.get("relations") else ()
     added = partial(weighted, weight, penalty) if weight else None
-    return PointModel(GeometricTransformer(replace(config, **options), kind), 5, 4, reads, added)
+    return PointModel(make_trunk(replace(config, **options), kind), 5, 4, reads, added)
 
 
 @torch.no_grad()

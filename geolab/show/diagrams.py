@@ -101,7 +101,7 @@ BLOCKS = {
     "emhc-hybrid": slices(
         r"$Z = (\gamma Q + (1-\gamma) H) X,\quad X \leftarrow Z + P_2 F(P_1\, \mathrm{norm}\ Z)$",
         f"E-MHC-Geo, hybrid: a gate gamma blends a rotation Q and a reflection H.{FIRST}",
-        operator=r"$\gamma Q + (1-\gamma) H$", does="blends two", leaks=True),
+        operator=r"$\gamma Q + (1-\gamma) H$", does="blends Q and H", leaks=True),
     "emhc-geodesic": slices(
         r"$Z = Q H^{1-\gamma} X,\quad X \leftarrow Z + P_2 F(P_1\, \mathrm{norm}\ Z)$",
         "The geodesic gate: a fractional power of a reflection H and a rotation Q, which keep the "
@@ -116,7 +116,7 @@ BLOCKS = {
         r"\quad X \leftarrow Z + b \otimes F(\mathrm{norm}\ a^{\!\top} Z)$",
         "E-MHC-Geo on streams: a gate gamma blends a rotation and a reflection of four streams of "
         f"full width. The token gives the weights a and b.{FIRST}", leaks=True,
-        order="operator read write", operator=r"$\gamma Q + (1-\gamma) H$", does="blends two",
+        order="operator read write", operator=r"$\gamma Q + (1-\gamma) H$", does="blends Q and H",
         sources=(("token", ("read", "write")), *BY_MEAN)),
 }
 

@@ -33,6 +33,18 @@ def test_the_digits_square_commutes_for_a_model_that_copies_what_is_given():
     assert max(digits_square(model, x, x).item() for _ in range(3)) > 1e-4
 
 
+def test_attention_that_is_told_the_units_reads_a_row_a_column_a_block_and_all_cells():
+    attention = sudoku.UnitAttention(CONFIG).eval()
+    x = torch.randn(2, 16, CONFIG.width)
+    *_, weights = attention.attention(x, x, x, attn_mask=attention.hidden.repeat(2, 1, 1),
+                                      average_attn_weights=False)
+    read = [set(row.nonzero().flatten().tolist()) for row in weights[1, :, 6]]
+    assert read == [{4, 5, 6, 7}, {2, 6, 10, 14}, {2, 3, 6, 7}, set(range(16))]
+    trunk = sudoku.make_trunk(CONFIG, "told")
+    assert all(isinstance(block.steps["A"].f, sudoku.UnitAttention) for block in trunk.blocks)
+    assert "Transformer, units" in sudoku.BY_GRID
+
+
 def test_a_penalty_is_added_with_its_weight_and_none_without():
     x = Sudoku(train=4).sample("train").inputs
     totals = {}

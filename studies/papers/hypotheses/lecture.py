@@ -110,6 +110,9 @@ HYPOTHESES = [
     grid("gt-sudoku-units", BOOK, "control of Sudoku",
          "GT-Full with the units as its graph solves more blanks than a Transformer with "
          "positions.", claim=more("GT-Full, units", "Transformer, positions", BLANKS)),
+    grid("gt-sudoku-told", BOOK, "control of Sudoku",
+         "So it does beside a Transformer whose attention is told the units.",
+         claim=more("GT-Full, units", "Transformer, units", BLANKS)),
     grid("gt-sudoku-penalty", "GT", "Sudoku, the triangle penalty",
          "With λ = 0.05 a Transformer with positions solves more blanks.",
          claim=more("Transformer, positions, λ = 0.05", "Transformer, positions", BLANKS)),
