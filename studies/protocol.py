@@ -61,6 +61,8 @@ class Protocol:
     variations: Sequence[str] = VARIATIONS
 
     def __post_init__(self) -> None:
+        for name in ("rates", "search_seeds", "seeds", "few", "variations"):  # a file holds lists
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         for name, values in (("seeds", self.seeds), ("rates", self.rates)):
             if not values:
                 raise ValueError(f"{name} must hold at least one number, got {values!r}")

@@ -1,6 +1,8 @@
 """The protocol: a search that ends inside of what it tried, on seeds that report nothing."""
 
+import json
 import math
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -109,3 +111,8 @@ def test_a_rule_that_can_not_be_followed_is_refused(wrong, message):
     with pytest.raises(ValueError) as refused:
         Protocol(**wrong)
     assert message in str(refused.value)
+
+
+def test_a_rule_can_be_written_to_a_file_whatever_its_sequences_are():
+    written = json.loads(json.dumps(asdict(Protocol.stated(1e-3, range(8)))))
+    assert written["seeds"] == list(range(8)) and written["rates"] == [1e-3]
