@@ -14,7 +14,8 @@ from studies.results import digest, interval, read, record, stored
 
 # read by chapter 10 until its studies' runs under the protocol are whole
 OUTGOING = ("emhc_controls.cpu.json",)
-FILES = sorted(results.FOLDER.glob("*.json"))
+FILES = sorted(path for found in ("*.json", "incoming/*.json")
+               for path in results.FOLDER.glob(found))
 ROOT = Path(__file__).resolve().parents[2]
 
 
