@@ -21,11 +21,12 @@ def build(name: str) -> ContinuousModel:
 
 
 def small() -> list[Arm]:
-    """The long runs have a search on one seed, and fewer variations."""
+    """The long runs have a search on one seed, half as long, and fewer variations."""
     models = {name: partial(build, name) for name in MODELS}
-    long = Protocol(search_seeds=(100,), seeds=tuple(range(8)), few=(0, 1),
-                    variations=("next best", "equal time"))
-    return [*comparison("short", models, TASK, Budget(steps=300, evaluate_every=50), Protocol()),
+    long = Protocol.eight(search_seeds=(100,), search_steps=1500,
+                          variations=("next best", "equal time"))
+    return [*comparison("short", models, TASK, Budget(steps=300, evaluate_every=50),
+                        Protocol.eight()),
             *comparison("long", models, TASK, Budget(steps=3000, evaluate_every=300), long)]
 
 

@@ -88,6 +88,11 @@ class Protocol:
         return cls(**{"seeds": tuple(range(8)), "variations": ("next best",)} | changes)
 
     @classmethod
+    def eight(cls, **changes) -> "Protocol":
+        """Eight seeds that report, and all variations on two of them."""
+        return cls(**{"seeds": tuple(range(8)), "few": (0, 1)} | changes)
+
+    @classmethod
     def stated(cls, lr: float, seeds: Sequence[int]) -> "Protocol":
         """One rate for all, as a source states it: no search, and nothing is varied."""
         return cls(rates=(lr,), warmups=None, seeds=seeds, widen=False, variations=())

@@ -134,7 +134,7 @@ def small() -> list[Arm]:
     models = {name: partial(build, model, task)
               for name, model in (EVERY_SIZE | LARGEST_SIZE).items()}
     return found + comparison("searched", models, task, PUBLISHED,
-                              Protocol(rates=(5e-4, 1e-3, 2e-3), warmups=None),
+                              Protocol.eight(rates=(5e-4, 1e-3, 2e-3), warmups=None),
                               measure=partial(measure, task))
 
 
