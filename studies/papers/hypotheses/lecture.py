@@ -1,7 +1,7 @@
 """What the lecture on the Geometric Transformer claims of trained networks."""
 
 from functools import partial
-from math import log10
+from math import log, log10
 from statistics import mean
 
 from studies import verdict
@@ -39,6 +39,11 @@ def jacobians(name: str) -> Quantity:
         return mean(log10(mean(pair[name]) if isinstance(pair[name], list) else pair[name])
                     for pair in pairs)
     return value
+
+
+def order(run: dict) -> float:
+    """How much the Dirichlet energy rises when positions are shuffled, as a logarithm."""
+    return log(run["measured"]["Dirichlet, shuffled"] / run["measured"]["Dirichlet"])
 
 
 def less(one: str, than: str, quantity: Quantity = energy) -> Claim:
@@ -97,6 +102,11 @@ HYPOTHESES = [
             claim=less("GT-Lite, pre-LN", "Transformer, pre-LN", measured(key)))
       for name, key, shown, unit in (("dirichlet", "Dirichlet", "Dirichlet energy", "energy"),
                                      ("h1", "H₁", "persistence in H₁", "persistence"))],
+    *[table(f"gt-order-{kind}-{norm}", BOOK, "control of the Dirichlet column",
+            f"In {KINDS[kind]}, {norm}-LN, neighbours are more alike than shuffled positions, and "
+            "more so than in the Transformer.", unit="log ratio",
+            claim=more(f"{KINDS[kind]}, {norm}-LN", f"Transformer, {norm}-LN", order))
+      for kind in ("lite", "full") for norm in ("pre", "post")],
     table("gt-wikitext", "GT", "table on WikiText-103",
           "The table's order holds on WikiText-103 itself.", study="", part="",
           remark="The corpus is not here, and the slides state neither width, tokens, steps nor "
