@@ -41,6 +41,16 @@ def jacobians(name: str) -> Quantity:
     return value
 
 
+def beside_chance(run: dict) -> float:
+    """The commutator of A's and F's Jacobians over that of turned ones, after the first block."""
+    return mean(block["AF"]["beside chance"] for block in run["measured"]["jacobians"][1:])
+
+
+def early_swaps(run: dict) -> float:
+    """How much the loss rises when the first two pairs of sublayers are exchanged, in turn."""
+    return sum(run["measured"]["reordered"]["swapped"][:2])
+
+
 def order(run: dict) -> float:
     """How much the Dirichlet energy rises when positions are shuffled, as a logarithm."""
     return log(run["measured"]["Dirichlet, shuffled"] / run["measured"]["Dirichlet"])
@@ -64,6 +74,21 @@ HYPOTHESES = [
               f"{shown}, {norm}-norm, has more nearly commuting Jacobians than the Transformer.",
               claim=less(f"{kind}, {norm}", f"transformer, {norm}", jacobians("commutator")))
       for kind, shown in KINDS.items() for norm in ("pre", "post")],
+    *[aligned(f"gt-chance-{kind}-{norm}", "GT", "slide on alignment",
+              f"In {KINDS[kind]}, {norm}-norm, the Jacobians of attention and MLP commute more "
+              "nearly than in the Transformer, beside those of turned layers.",
+              claim=less(f"{kind}, {norm}", f"transformer, {norm}", beside_chance),
+              unit="of chance")
+      for kind in ("lite", "full") for norm in ("pre", "post")],
+    *[aligned(f"swap-{name}", BOOK, "each residual over additive",
+              f"With {name} the first two swaps of sublayers cost less than with the additive "
+              "residual.", part="residuals", unit="nats per byte",
+              claim=less(name, "additive", early_swaps))
+      for name in ("hyper", "mhc", "jpmhc", "delta", "delta-matrix", "mgt", "emhc-cayley",
+                   "emhc-hybrid", "emhc-geodesic")],
+    aligned("swap-loss-delta-matrix", BOOK, "each residual over additive",
+            "Of these models delta-matrix has a lower loss than the additive one.",
+            part="residuals", claim=gain("delta-matrix", "additive"), unit="nats per byte"),
     aligned("gt-variance", "GT", "slide on Pre-LN",
             "After training, Pre-LN has smaller Jacobians of Δ than Post-LN.",
             claim=less("transformer, pre", "transformer, post", jacobians("size"))),
