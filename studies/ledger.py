@@ -87,25 +87,38 @@ def _line(hypothesis: Hypothesis, link: str) -> str:
             f"<td>{effects}</td><td>{varied}</td></tr>")
 
 
-def against_first(comparison: dict, unit: str = "nats") -> str:
-    """Every arm of a comparison beside its first one, as a table.
+def over_first(content: dict, part: str, unit: str = "nats") -> dict[str, tuple[Effect, Effect]]:
+    """What every other finished arm of a comparison gains over its first one: in as many steps, at
+    its best setting, and in the same time.
 
-    The columns are weights, the time of a step, the loss, what the arm gains over the first one at
-    its best setting, and what it gains in the same time. The intervals of a column hold together.
+    The intervals for the steps hold together, and so do those for the time.
     """
-    first, *others = comparison["parameters"]
+    comparison, unfinished = content.get(part, content), content["unfinished"]
+    first, *others = (arm for arm in comparison["parameters"] if f"{part}: {arm}" not in unfinished)
     quantity = log_loss if unit == RATIO else loss
-    timed = comparison["sensitivity"].get("equal time", [])
-    lines = []
-    for arm in (first, *others):
-        claim = Claim({first: 1, arm: -1} if arm != first else {first: 0}, quantity=quantity)
+    timed = comparison["sensitivity"]["equal time"]
+    found = {}
+    for arm in others:
+        claim = Claim({first: 1, arm: -1}, quantity=quantity)
+        in_time = with_base(comparison, timed, claim)
+        found[arm] = (effect(comparison["runs"], claim, len(others)),
+                      effect(in_time, claim, len(others)))
+    return found
+
+
+def against_first(content: dict, part: str, unit: str = "nats") -> str:
+    """Every finished arm of a comparison beside its first one, as a table.
+
+    The columns are weights, the time of a step, the loss, and what `over_first` gives.
+    """
+    comparison, gains, lines = content.get(part, content), over_first(content, part, unit), []
+    first = next(iter(comparison["parameters"]))
+    for arm in (first, *gains):
         losses = [loss(run) for run in comparison["runs"]
                   if run["model"] == arm and "validation_loss" in run]
-        gains = ["–", "–"] if arm == first else [
-            said(effect(runs, claim, len(others)), unit)
-            for runs in (comparison["runs"], with_base(comparison, timed, claim))]
         cells = [f"{comparison['parameters'][arm]:,}", f"{comparison['pace'][arm]:.2f}",
-                 f"{statistics.mean(losses):.4g}", *gains]
+                 f"{statistics.mean(losses):.4g}",
+                 *(said(gain, unit) for gain in gains.get(arm, (None, None)))]
         lines.append(f"<th>{html.escape(arm)}</th>" + "".join(f"<td>{cell}</td>" for cell in cells))
     head = "".join(f"<th>{name}</th>" for name in (
         "", "weights", "time of a step", "loss", f"gain over {first}", "gain in the same time"))

@@ -22,7 +22,7 @@ APART = re.compile(r"```.*?```|\$\$.*?\$\$|^:::\{prf:.*?^:::$|\{prf:ref\}`[^`]*`
                    r"\{footcite:\w\}`[^`]*`|\{doc\}`[^`]*`", re.S | re.M)
 # chapters whose studies aren't made again yet, and how many of their sentences have no row; the
 # numbers only go down
-WITHOUT = {"10": 3, "14": 6}
+WITHOUT = {"14": 6}
 # beginnings of paragraphs that only sound like a comparison of trained models
 SOUNDS_LIKE = {
     "12": ("The energy falls with the fourth power",),
