@@ -2,7 +2,8 @@
 
 The state runs from left to right, with one line per stream. The box on it is the operator, which
 multiplies the state. The sublayer F reads the state at the dots, and each ⊕ adds its output. The
-labels below dots and ⊕ are the weights with which F reads and writes. Dashed arrows show what
+labels below dots and ⊕ are the weights with which F reads and writes; with one line for the state,
+the box before the ⊕ is what multiplies the output. Dashed arrows show what
 operators and weights are computed from: one token, the mean of tokens, or learned numbers alone.
 """
 
@@ -123,7 +124,7 @@ BLOCKS = {
 # Places in units of half an inch: from left to right for each order, then from bottom to top.
 PLACES = {"read operator write": (1.3, 5.2, 8.7), "operator read write": (1.9, 3.9, 9.2),
           "read write operator": (1.3, 5.4, 8.2)}
-LANE, PITCH, WEIGHTS, STREAM, BRANCH, TOP = 0.2, 0.8, 0.95, 1.9, 3.5, 4.6
+LANE, PITCH, WEIGHTS, STREAM, SCALE, BRANCH, TOP = 0.2, 0.8, 0.95, 1.9, 2.65, 3.5, 4.6
 LEFT, RIGHT, HALF = 0.15, 9.8, 1.4  # the ends of the state, and half of the operator's width
 LINE = dict(color="black", linewidth=1.3, solid_capstyle="round")
 BOX = dict(boxstyle="round,pad=0.35", facecolor="white", edgecolor="black", linewidth=1)
@@ -161,9 +162,15 @@ def diagram(name: str) -> Figure:
     if block.operator:
         _draw_operator(axes, block, place["operator"], low, high)
     for lane, (source, targets) in enumerate(block.sources):
-        shift = {"operator": 0.8 * lane}
-        ends = [(place[target] + shift.get(target, 0), low if target in shift else WEIGHTS - 0.25)
-                for target in targets]
+        ends = []
+        for target in targets:
+            x = place[target]
+            if target == "operator":
+                ends.append([(x + 0.8 * lane, low)])
+            elif target == "write" and lines == 1:      # from the right, into the box on the line
+                ends.append([(x + 0.9, SCALE), (x + 0.55, SCALE)])
+            else:
+                ends.append([(x, WEIGHTS - 0.25)])
         _draw_lane(axes, source, LANE - PITCH * lane, ends, block.leaks)
     return figure
 
@@ -177,7 +184,9 @@ def _block(name: str) -> Block:
 def _draw_branch(axes: Axes, block: Block, place: dict[str, float], ys: list[float]) -> None:
     """Draw the line up from the dots, through the boxes of the branch, and down to each ⊕."""
     read, write = place["read"], place["write"]
-    start, stop = (WEIGHTS if weights else ys[0] for weights in (block.read, block.write))
+    scales = bool(block.write) and len(ys) == 1
+    start = WEIGHTS if block.read else ys[0]
+    stop = WEIGHTS if block.write and not scales else ys[0]
     axes.plot([read, read, write, write], [start, BRANCH, BRANCH, stop], zorder=1, **LINE)
     axes.plot([read] * len(ys), ys, "ko", markersize=5)
     axes.plot([write] * len(ys), ys, "ko", markerfacecolor="white", markersize=9)
@@ -186,9 +195,10 @@ def _draw_branch(axes: Axes, block: Block, place: dict[str, float], ys: list[flo
     for k, text in enumerate(block.branch, start=1):
         x = read + k * (end - read) / (len(block.branch) + 1)
         axes.text(x, BRANCH, text, **SUBLAYER if text == "F" else BOXED)
-    for x, weights in ((read, block.read), (write, block.write)):
-        if weights:
-            axes.text(x, WEIGHTS, weights, **BOXED)
+    if block.read:
+        axes.text(read, WEIGHTS, block.read, **BOXED)
+    if block.write:
+        axes.text(write, SCALE if scales else WEIGHTS, "× " * scales + block.write, **BOXED)
 
 
 def _draw_operator(axes: Axes, block: Block, x: float, low: float, high: float) -> None:
@@ -206,12 +216,13 @@ def _draw_operator(axes: Axes, block: Block, x: float, low: float, high: float) 
 
 
 def _draw_lane(axes: Axes, source: str, y: float, ends: list[tuple], leaks: bool) -> None:
-    """Draw the mark of a source at height y, and dashed arrows from it to `ends`, as (x, y)."""
-    path = [(0.35, y), (max(ends)[0], y)]
-    for x, top in ends:
-        path += [(np.nan, np.nan), (x, y), (x, top)]
+    """Draw the mark of a source at height y, and a dashed arrow through the points of each end."""
+    path = [(0.35, y), (max(points[0][0] for points in ends), y)]
+    for points in ends:
+        path += [(np.nan, np.nan), (points[0][0], y), *points]
+        (x, top), up = points[-1], len(points) == 1
+        axes.plot(x + 0.08 * (not up), top - 0.08 * up, "k^" if up else "k<", markersize=5)
     axes.plot(*np.transpose(path), **LINE | dict(linewidth=1, linestyle=(0, (4, 3)), zorder=1))
-    axes.plot(*np.transpose(ends) - [[0], [0.08]], "k^", markersize=5)
     for k, mark in enumerate(MARKS[source]):
         axes.plot(0.35 + 0.22 * k, y, f"k{mark}", markersize=6)
     axes.text(0.2, y - 0.36, SOURCES[source], fontsize=9, va="center")
