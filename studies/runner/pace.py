@@ -1,11 +1,10 @@
 """How long a step of each arm takes, beside a step of its comparison's first arm.
 
-The arms take turns, so that whatever else the machine does slows all of them. A folder of
-checkpoints keeps what was measured: a run that goes on has the steps that it began with.
+The arms take turns, and the fastest step of each counts. A folder of checkpoints keeps what was
+measured: a run that goes on has the steps that it began with.
 """
 
 import json
-import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,15 +40,12 @@ def paced(arms: Sequence[Arm], whole: Sequence[Arm], folder: Path, device: str) 
 
 
 def measure(arms: Sequence[Arm], device: str) -> dict[str, float]:
-    """Name -> the median over rounds of the time of a step over that of the first arm."""
+    """Name -> its fastest step over that of the first arm: whatever else runs only slows a step."""
     steps = {arm.name: _step(arm, device) for arm in arms}
-    ratios: dict[str, list[float]] = {name: [] for name in steps}
-    for turn in range(BEFORE + ROUNDS):
-        seconds = {name: _seconds(step) for name, step in steps.items()}
-        if turn >= BEFORE:
-            for name, taken in seconds.items():
-                ratios[name].append(taken / seconds[arms[0].name])
-    return {name: float(f"{statistics.median(of_arm):.3g}") for name, of_arm in ratios.items()}
+    rounds = [{name: _seconds(step) for name, step in steps.items()}
+              for _ in range(BEFORE + ROUNDS)][BEFORE:]
+    fastest = {name: min(seconds[name] for seconds in rounds) for name in steps}
+    return {name: float(f"{taken / fastest[arms[0].name]:.3g}") for name, taken in fastest.items()}
 
 
 def _step(arm: Arm, device: str):
