@@ -6,6 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from geolab.checks import require_square
+
 
 class Spectrum(NamedTuple):
     """The spectrum of a square matrix, or of each one of a batch."""
@@ -20,9 +22,7 @@ def spectrum(matrix: Tensor) -> Spectrum:
 
     Raises: ValueError when the last two axes differ.
     """
-    if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2]:
-        raise ValueError("matrix must be square in its last two axes, "
-                         f"got shape {tuple(matrix.shape)}")
+    require_square("matrix", matrix)
     matrix = matrix.detach().double()
     return Spectrum(torch.linalg.eigvals(matrix), torch.linalg.svdvals(matrix),
                     torch.linalg.det(matrix))

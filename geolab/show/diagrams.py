@@ -161,17 +161,12 @@ def diagram(name: str) -> Figure:
     _draw_branch(axes, block, place, ys)
     if block.operator:
         _draw_operator(axes, block, place["operator"], low, high)
+    ends = {key: [(x, WEIGHTS - 0.25)] for key, x in place.items()}
+    if lines == 1:  # from the right, into the box on the line
+        ends["write"] = [(place["write"] + 0.9, SCALE), (place["write"] + 0.55, SCALE)]
     for lane, (source, targets) in enumerate(block.sources):
-        ends = []
-        for target in targets:
-            x = place[target]
-            if target == "operator":
-                ends.append([(x + 0.8 * lane, low)])
-            elif target == "write" and lines == 1:      # from the right, into the box on the line
-                ends.append([(x + 0.9, SCALE), (x + 0.55, SCALE)])
-            else:
-                ends.append([(x, WEIGHTS - 0.25)])
-        _draw_lane(axes, source, LANE - PITCH * lane, ends, block.leaks)
+        ends["operator"] = [(place["operator"] + 0.8 * lane, low)]
+        _draw_lane(axes, source, LANE - PITCH * lane, [ends[key] for key in targets], block.leaks)
     return figure
 
 

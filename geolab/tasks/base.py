@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from geolab.checks import require_count
+from geolab.checks import require_count, require_option
 
 IGNORED = -100  # a target that neither the loss nor the accuracy counts
 
@@ -101,8 +101,7 @@ class Classification(Task):
 
 def require_split(split: str) -> None:
     """Raise ValueError unless `split` is "train" or "validation"."""
-    if split not in ("train", "validation"):
-        raise ValueError(f"split must be 'train' or 'validation', got {split!r}")
+    require_option("split", split, ("train", "validation"))
 
 
 def part(split: str, train: int) -> slice:

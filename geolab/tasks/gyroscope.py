@@ -38,10 +38,8 @@ class Gyroscope(Regression):
     def __post_init__(self):
         self.require_counts(dim=2, length=2, train=0, validation=0)
         require_number("noise", self.noise, low=0)
-        require_number("slowest", self.slowest)
         require_number("fastest", self.fastest)
-        if not self.slowest < self.fastest:
-            raise ValueError(f"slowest must be below fastest = {self.fastest}, got {self.slowest}")
+        require_number("slowest", self.slowest, high=self.fastest, strict=True)
 
     def draws(self, split: str, seed: int | None = None) -> tuple[np.ndarray, ...]:
         """v_0 (N, dim), and θ, i and j (N,), of each sequence of `sample(split, seed)`."""

@@ -79,9 +79,7 @@ class NearPi(Regression):
         self.require_counts(dim=2, length=2, planes=1, train=0, validation=0)
         require_number("angle", self.angle)
         require_number("noise", self.noise, low=0)
-        most = self.dim // 2
-        if self.planes > most:
-            raise ValueError(f"planes must be from 1 to dim // 2 = {most}, got {self.planes}")
+        require_number("planes", self.planes, high=self.dim // 2)
 
     @classmethod
     def multi(cls) -> "NearPi":

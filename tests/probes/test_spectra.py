@@ -54,7 +54,7 @@ def test_batches_and_precision():
 
 @pytest.mark.parametrize("shape", [(2, 3), (4,), (3, 3, 2)])
 def test_spectrum_refuses_what_is_not_square(shape):
-    with pytest.raises(ValueError, match="matrix must be square"):
+    with pytest.raises(ValueError, match="matrix must be n × n"):
         spectrum(torch.zeros(shape))
 
 

@@ -87,5 +87,5 @@ def test_the_loss_is_a_mean_over_points():
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="noise must be positive, got 0"):
         Moons(noise=0)
-    with pytest.raises(ValueError, match="split must be 'train' or 'validation', got 'test'"):
+    with pytest.raises(ValueError, match="split must be one of 'train', 'validation', got 'test'"):
         Moons().sample("test")

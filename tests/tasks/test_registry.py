@@ -124,7 +124,7 @@ class TestEveryTask:
             setattr(task, first, getattr(task, first))
 
     def test_an_unknown_split_is_refused(self, name, options):
-        message = "^split must be 'train' or 'validation', got 'test'$"
+        message = "^split must be one of 'train', 'validation', got 'test'$"
         with pytest.raises(ValueError, match=message):
             small(name, **options).sample("test")
 

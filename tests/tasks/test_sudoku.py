@@ -161,5 +161,5 @@ def test_bad_arguments_are_refused():
         Sudoku(split="random")
     with pytest.raises(ValueError, match="givens must be from 0 to 15, got 16"):
         Sudoku(givens=16)
-    with pytest.raises(ValueError, match="split must be 'train' or 'validation', got 'test'"):
+    with pytest.raises(ValueError, match="split must be one of 'train', 'validation', got 'test'"):
         Sudoku().sample("test")
