@@ -51,6 +51,8 @@ A study has a name, a question, and some of three sizes:
 
 An interruption loses at most a hundred steps: checkpoints are in runs/, and the same command goes
 on from them. They are refused where the code that trains has changed since, but not for a comment.
+A file that lacks runs is added to: the arms that are finished in it are not trained again, so a
+study goes on on another machine from the file alone.
 """
 
 
@@ -103,11 +105,12 @@ def _make(given: argparse.Namespace, folder: Path) -> int:
             if rank() == 0:
                 print(line, flush=True)
         return 0
+    earlier = read(out) if stored is None and _grows(out) else None
     found = run_study(study, given.size, part, device=given.device, jobs=given.jobs, folder=folder,
-                reason=given.force, so_far=given.so_far)
+                      reason=given.force, so_far=given.so_far, earlier=earlier)
     if stored is not None:
         return _compare_with(out, stored, found, given)
-    reason = given.force or ("further runs" if given.so_far else "")
+    reason = given.force or ("further runs" if earlier else "")
     record(out, study.question, found, force=reason)
     if rank() == 0:
         print("\n".join([f"{out} is written", *ledger.beside(study.name, given.size, found)]))
@@ -136,14 +139,18 @@ def _require_writable(out: Path, given: argparse.Namespace) -> None:
         raise ValueError(
             f"a part of a study, or one at other settings, is not {out.name}: give --out a file of "
             "its own, or leave --arm, --seeds, --corpus, --lr and --warmup out")
-    grows = given.so_far and out.exists() and read(out).get("unfinished")
-    if out.exists() and not given.force and not grows:
+    if out.exists() and not given.force and not _grows(out):
         raise ValueError(
             f"{out} is there, and is not overwritten: give --out another file, --force a reason to "
             "replace it, or --check to compare with it")
     if out.is_dir() or not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
         raise ValueError("--out must be a file in a folder that is there and can be written to, "
                          f"got {out}")
+
+
+def _grows(out: Path) -> bool:
+    """Whether a file is there that lacks runs: its finished arms are kept."""
+    return out.exists() and bool(read(out).get("unfinished"))
 
 
 def _compare_with(path: Path, stored: dict, found: dict, given: argparse.Namespace) -> int:

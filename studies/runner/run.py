@@ -20,6 +20,7 @@ from geolab.training import require_shares
 from studies.protocol import Protocol, Setting, at
 from studies.runner import sources
 from studies.runner.arm import Arm, Unfinished, train
+from studies.runner.earlier import budget_of, key_of, take
 from studies.runner.jobs import side_by_side
 from studies.runner.pace import paced
 
@@ -103,7 +104,7 @@ class Part:
 
 def run_study(study: Study, size: str = "cpu", part: Part = Part(), *, device: str = "cpu",
               jobs: int = 1, folder: str | Path = "runs", reason: str = "",
-              so_far: bool = False) -> dict:
+              so_far: bool = False, earlier: Mapping | None = None) -> dict:
     """Train what is missing of a study, and give what its file holds.
 
     Arguments:
@@ -115,11 +116,13 @@ def run_study(study: Study, size: str = "cpu", part: Part = Part(), *, device: s
         reason: why checkpoints of other code may be used; the file keeps it.
         so_far: train nothing; take the runs that are finished. "unfinished" counts the others by
             arm.
+        earlier: the content of a file whose finished arms are taken, and not trained again.
     Returns: the content, not yet written: `studies.results.record` does that.
     Raises: before anything is trained, ValueError for a size, arm or corpus that isn't there,
         seeds that repeat, jobs below 1 or above 1 under torchrun, a batch that the processes can't
-        share, or a folder with checkpoints of other code; ImportError or ConnectionError for a
-        corpus that can't be read. FloatingPointError when an arm diverges at every rate.
+        share, a folder with checkpoints of other code, or an earlier file of other code or of
+        another comparison; ImportError or ConnectionError for a corpus that can't be read.
+        FloatingPointError when an arm diverges at every rate.
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
@@ -131,28 +134,32 @@ def run_study(study: Study, size: str = "cpu", part: Part = Part(), *, device: s
         require_shares(arm.budget.batch, arm.engine)
         arm.batch()
     place = Path(folder) / f"{study.name}.{size}.{device}"
-    forced = sources.require_same(place, sources.of(arms), reason)
-    arms = paced(arms, study.arms(size), place, device)
-    names = [f"{study.name}, {arm.part}: {arm.name}" for arm in arms]
+    code = sources.of(arms)
+    done, told = take(arms, earlier, code, reason)
+    forced = sources.require_same(place, code, reason)
+    rest = [arm for arm in arms if key_of(arm) not in done]
+    rest = paced(rest, study.arms(size), place, device)
     missing: dict[str, int] = {}
     if so_far:
-        arms, outcomes, missing = finished(arms, place, device)
+        trained, missing = finished(rest, place, device)
     else:
-        outcomes = side_by_side(train, [(arm, place, device) for arm in arms], jobs, names)
-    found = by_part(arms, outcomes)
+        names = [f"{study.name}, {arm.part}: {arm.name}" for arm in rest]
+        outcomes = side_by_side(train, [(arm, place, device) for arm in rest], jobs, names)
+        trained = [*zip(rest, outcomes, strict=True)]
+    done |= {key_of(arm): (arm, outcome) for arm, outcome in trained}
+    if not done:
+        raise ValueError(f"{place} has no finished run yet")
+    found = by_part(*zip(*(done[key] for key in map(key_of, arms) if key in done), strict=True))
     return {"command": command(study, size, device, part), "device": device,
-            "processes": distributed.world(), **forced,
+            "processes": distributed.world(), "trained by": code, **forced, **told,
             "engine": {arm.part: asdict(arm.engine) for arm in arms}, "unfinished": missing,
             "seconds_not_quoted": sum(one["seconds_not_quoted"] for one in found.values()),
             **study.arrange(found, {arm.part: arm.task for arm in arms}, size)}
 
 
 def finished(arms: Sequence[Arm], place: Path,
-             device: str) -> tuple[list[Arm], list[dict], dict[str, int]]:
-    """The arms that have a finished run, what is finished of them, and how many runs others lack.
-
-    Raises: ValueError where nothing is finished.
-    """
+             device: str) -> tuple[list[tuple[Arm, dict]], dict[str, int]]:
+    """The arms that have a finished run with what is finished, and how many runs others lack."""
     found, missing = [], {}
     for arm in arms:
         try:
@@ -162,21 +169,16 @@ def finished(arms: Sequence[Arm], place: Path,
         if outcome["runs"]:
             found.append((arm, outcome))
         if outcome["unfinished"]:
-            missing[f"{arm.part}: {arm.name}"] = outcome["unfinished"]
-    if not found:
-        raise ValueError(f"{place} has no finished run yet")
-    return [arm for arm, _ in found], [outcome for _, outcome in found], missing
+            missing[key_of(arm)] = outcome["unfinished"]
+    return found, missing
 
 
 def by_part(arms: Sequence[Arm], outcomes: Sequence[dict]) -> dict[str, dict]:
     """One entry per comparison: what its arms share, and the searches and runs of all of them."""
     found: dict[str, dict] = {}
     for arm, outcome in zip(arms, outcomes, strict=True):
-        searched = {"lr": "by search"} if arm.protocol.searches else {"lr": arm.protocol.rates[0]}
-        if arm.protocol.warmups:
-            searched["warmup"] = "by search"
         part = found.setdefault(arm.part, {
-            "task": repr(arm.task), "budget": asdict(arm.budget) | searched,
+            "task": repr(arm.task), "budget": budget_of(arm),
             "protocol": asdict(arm.protocol), "seeds": list(arm.protocol.seeds),
             "parameters": {}, "pace": {}, "search": {"best": {}, "next best": {}, "runs": []},
             "runs": [], "sensitivity": {name: [] for name in arm.protocol.variations},
