@@ -51,8 +51,8 @@ A study has a name, a question, and some of three sizes:
 
 An interruption loses at most a hundred steps: checkpoints are in runs/, and the same command goes
 on from them. They are refused where the code that trains has changed since, but not for a comment.
-A file that lacks runs is added to: the arms that are finished in it are not trained again, so a
-study goes on on another machine from the file alone.
+Where a file lacks runs, the command adds to it. It doesn't train again what is finished there, so
+another machine can go on from the file alone.
 """
 
 

@@ -38,8 +38,8 @@ def take(arms: Sequence[Arm], content: Mapping | None, now: str,
         reason: why runs of other code may be used.
     Returns: by `key_of`, an arm with the pace that it had, and its outcome as `arm.train` gives it;
         and under "earlier" which arms were made where, nothing where none is taken.
-    Raises: ValueError for a comparison of another task, budget or protocol, and for runs of other
-        code, where no reason is given.
+    Raises: ValueError for a comparison of another task, budget, protocol or engine, and for runs of
+        other code, where no reason is given.
     """
     found = {key_of(arm): (replace(arm, pace=content[arm.part]["pace"][arm.name]),
                            _outcome(arm, content[arm.part]))
@@ -65,12 +65,13 @@ def _has(content: Mapping, arm: Arm) -> bool:
     """Whether a file holds all runs of an arm. Raises: ValueError for another comparison."""
     one = content.get(arm.part, {})
     if "protocol" not in one or arm.name not in one["parameters"] \
-            or key_of(arm) in content["unfinished"]:
+            or key_of(arm) in content.get("unfinished", ()):
         return False
+    stored = {**one, "engine": content["engine"][arm.part]}
     for key, value in (("task", repr(arm.task)), ("budget", budget_of(arm)),
-                       ("protocol", asdict(arm.protocol))):
-        if one[key] != json.loads(json.dumps(value)):
-            raise ValueError(f"{arm.part} must have the file's {key} {one[key]}, got {value}")
+                       ("protocol", asdict(arm.protocol)), ("engine", asdict(arm.engine))):
+        if stored[key] != json.loads(json.dumps(value)):
+            raise ValueError(f"{arm.part} must have the file's {key} {stored[key]}, got {value}")
     return True
 
 

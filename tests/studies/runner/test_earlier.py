@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 from torch import nn
 
+from geolab.distributed import Engine
 from geolab.tasks import Negation
 from geolab.training import Budget
 from studies import __main__ as command
@@ -82,7 +83,8 @@ def test_an_arm_that_lacks_a_run_is_trained(tmp_path, capsys):
 @pytest.mark.parametrize("change, message", [
     ({"task": Negation(dim=4, train=16, validation=16)}, "must have the file's task"),
     ({"budget": Budget(steps=7, evaluate_every=3, warmup=1)}, "must have the file's budget"),
-    ({"protocol": replace(SEARCHED, seeds=(0, 2))}, "must have the file's protocol")])
+    ({"protocol": replace(SEARCHED, seeds=(0, 2))}, "must have the file's protocol"),
+    ({"engine": Engine(accumulate=2)}, "must have the file's engine")])
 def test_another_comparison_is_refused(change, message, tmp_path):
     content = begun(tmp_path / "first")
     changed = replace(TOY, sizes={"cpu": lambda: [replace(arm, **change) for arm in arms()]})
