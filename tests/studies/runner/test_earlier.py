@@ -15,6 +15,7 @@ from studies.protocol import Protocol
 from studies.registry import STUDIES
 from studies.results import read
 from studies.runner.arm import comparison
+from studies.runner.earlier import take
 from studies.runner.run import Part, Study, run_study
 
 SEARCHED = Protocol(rates=(1e-2, 1e-1), seeds=(0, 1), few=(0,), search_steps=2, widen=False,
@@ -71,6 +72,16 @@ def test_an_arm_keeps_the_pace_that_it_was_varied_with(tmp_path):
     content["negation"]["pace"]["biased"] = 1.25
     found = run_study(TOY, folder=paced(tmp_path / "other"), earlier=content)
     assert found["negation"]["pace"]["biased"] == 1.25
+
+
+def test_each_arm_gets_its_own_runs(tmp_path):
+    whole = json.loads(json.dumps(run_study(TOY, folder=paced(tmp_path))))
+    found, _ = take(arms(), whole, whole["trained by"])
+    assert list(found) == ["negation: biased", "negation: linear"]
+    for arm, outcome in found.values():
+        every = [outcome["search"], outcome["runs"], *outcome["sensitivity"].values()]
+        assert {run["model"] for runs in every for run in runs} == {arm.name}
+        assert [run["seed"] for run in outcome["runs"]] == [0, 1]
 
 
 def test_an_arm_that_lacks_a_run_is_trained(tmp_path, capsys):
