@@ -33,6 +33,7 @@ class Case(NamedTuple):
         kind: "state" if the bytes of the state limit the speed. "matrices" if the operator works on
             n × n numbers per token, so that its time in microseconds counts.
         options: keyword arguments of the operator and of its kernel.
+        roundings: how many numbers in a row are rounded to the state's dtype before a result is.
     """
 
     twin: str
@@ -41,6 +42,7 @@ class Case(NamedTuple):
     floor: Callable[[int, int, int, int], floors.Bytes]
     kind: str = "state"
     options: dict = {}
+    roundings: int = 0
 
     @property
     def function(self) -> Callable[..., Tensor]:
@@ -140,7 +142,8 @@ CASES: dict[str, Case] = {
         lambda N, n, d, e: floors.stream_mix_write(N, n, d, 4, written=2)),
     "stream_join": Case(
         "stream_join", operators.stream_join, _join, floors.stream_join,
-        options={"eps": EPS, "generated": split}),
+        options={"eps": EPS, "generated": split},
+        roundings=2),  # Z, and the numbers in a that are made from it
     "gated_mix": Case("gated_mix", operators.gated_mix, _gated, floors.gated_mix),
     "delta_update": Case(
         "delta_update", operators.delta_update, _delta,

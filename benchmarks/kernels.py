@@ -184,7 +184,9 @@ def measure(name: str, N: int, d: int, options: Options) -> list[dict]:
             continue
         # Triton's interpreter truncates to bfloat16
         exact = who == "kernel" and name in CASES and (device == "cuda" or coarsest.itemsize == 4)
-        tolerance = (KERNEL_TOLERANCE if exact else OTHER_TOLERANCE)[coarsest]
+        # errors of several roundings add up like independent ones
+        tolerance = ((KERNEL_TOLERANCE if exact else OTHER_TOLERANCE)[coarsest]
+                     * (1 + case.roundings)**0.5)
         row["error"] = {side: error.distance for side, error in zip(SIDES, found, strict=True)}
         row["bias"] = {side: error.bias for side, error in zip(SIDES, found, strict=True)}
         row["right"] = {side: error.distance <= tolerance and (error.bias <= BIAS or not exact)

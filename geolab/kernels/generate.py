@@ -16,6 +16,8 @@ units: bfloat16 data are exact, W and the gradient are sums of two bfloat16 numb
 halves. Other data take three tf32 products, whose operands the compiler rounds. The operands of a
 single tf32 product would be cut off, which makes sums too small by 7e-4.
 
+W is read once per tile of tokens, so `_pack` brings it into the form in which tiles need it first.
+
 Few tokens don't fill a device. Then programs share a token's features, and `_join` adds up what
 they found. The backward pass begins with `_scale`, which brings the outputs' gradient into the form
 in which every program reads it.
@@ -25,16 +27,44 @@ and sums are float32.
 """
 
 from functools import cache
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from geolab.kernels import launch, tiles
-from geolab.kernels.launch import INTERPRETED, buffer, cdiv, differentiate, op, require, sizes
+from geolab.kernels import tiles
+from geolab.kernels.launch import (
+    INTERPRETED,
+    buffer,
+    cdiv,
+    differentiate,
+    op,
+    power_of_two,
+    require,
+    sizes,
+)
 
 NUMBERS = 32768 if INTERPRETED else 2048  # outputs of tokens, in a program of `_join` or `_scale`
+PACK = 4096 if INTERPRETED else 64  # columns of W, in a program of `_pack`
+
+
+class Layout(NamedTuple):
+    """How a program goes through the state: a tile of tokens × features per stream at a time.
+
+    Those for bfloat16 were the fastest of some 150 for each pass on an H100.
+
+    Arguments:
+        stages: how many tiles are on their way or in use; with 1, loads go to registers.
+        programs: how many a multiprocessor gets.
+    """
+
+    tokens: int
+    features: int
+    warps: int
+    stages: int = 2
+    programs: int = 2
 
 
 def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -69,41 +99,41 @@ def _products(dtype: torch.dtype, device: torch.device) -> str:
 
 
 def _padded(outputs: int) -> int:
-    return max(16, launch.power_of_two(outputs))
+    return max(16, power_of_two(outputs))
 
 
 def _launch(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor) -> None:
     halves = _products(x.dtype, x.device) == "halves"
-    # With 64 registers a multiprocessor has room for four programs, and 512 run at once. An A100
-    # would spill some of them.
-    few = halves and len(weight) <= 32 and _device(x.device)[1] >= (9, 0)
-    state_forward(x.unsqueeze(-2), weight, eps, y, r, (), 128, 64 if halves else 32,
-                  64 if few else None)
+    # 80 KB of shared memory are more than smaller devices give to a program
+    large = halves and len(weight) <= 32 and _device(x.device)[1][0] in (9, 10)
+    layout = Layout(64, 128, 4, stages=3) if large else Layout(128, 64 if halves else 32, 8)
+    state_forward(x.unsqueeze(-2), weight, eps, y, r, (), layout)
 
 
 def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor, write: tuple,
-                  tokens: int, features: int, registers: int | None) -> None:
+                  layout: Layout) -> None:
     """y and r of x (N, n, d), or of what is written: see `_forward`.
 
-    W is read once per tile of tokens, from the L2 cache: 3/8 of the bytes of x if there are 128.
+    W is read once per tile of tokens, from the L2 cache: 3/4 of the bytes of x if there are 64.
 
     Arguments:
         write: H and b as one, h, and the buffer for Z, or nothing.
-        tokens, features: of a tile, per stream.
-        registers: the most that a thread may have.
     """
     (N, n, d), O, products = sizes(x, 2), len(weight), _products(x.dtype, x.device)
-    tokens, features = (64, 512) if INTERPRETED else (tokens, features)
+    tokens, features = (64, 512) if INTERPRETED else layout[:2]
     blocks = cdiv(N, tokens)
-    # Two programs load 64 KB at a time, enough for a multiprocessor's share of the bandwidth
-    parts = min(max(1, 2 * _device(x.device)[0] // blocks), cdiv(d, 4 * features))
+    parts = min(max(1, layout.programs * _device(x.device)[0] // blocks), cdiv(d, 4 * features))
     share = cdiv(d, parts * features) * features
     parts = cdiv(d, share)
     sums, squares = (y, r) if parts == 1 else (buffer(parts, N, O, like=y),
                                                buffer(parts, N, like=y))
-    _forward[(blocks, parts)](x, weight, sums, squares, *(write or (y, x, x)), N, eps, d, share, n,
+    streams = power_of_two(n)
+    packed = buffer(1 + (products == "halves"), d, streams, _padded(O),
+                    like=x if products == "halves" else y)
+    _pack[(cdiv(d * streams, PACK),)](weight, packed, d, n, streams, O, _padded(O), PACK, products)
+    _forward[(blocks, parts)](x, packed, sums, squares, *(write or (y, x, x)), N, eps, d, share, n,
                               O, _padded(O), bool(write), tokens, features, d % features == 0,
-                              products, num_warps=8, maxnreg=registers)
+                              layout.stages, products, num_warps=layout.warps)
     if parts > 1:
         few = NUMBERS // _padded(O)
         _join[(cdiv(N, few),)](sums, squares, y, r, N, eps, n * d, parts, O, _padded(O), few)
@@ -112,13 +142,14 @@ def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor, w
 def _launch_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor, grad_x: Tensor,
                      grad_w: Tensor) -> None:
     small = len(weight) <= 32
-    most = 4 if _products(x.dtype, x.device) == "halves" and small else 2
-    state_backward(grad, x.unsqueeze(-2), weight, y, r, grad_x, grad_w, (), (), most,
-                   4 if small else 8)
+    layout = Layout(32, 64, 4 if small else 8)
+    if small and _products(x.dtype, x.device) == "halves":
+        layout = Layout(32, 128, 8, stages=3)
+    state_backward(grad, x.unsqueeze(-2), weight, y, r, grad_x, grad_w, (), (), layout)
 
 
 def state_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor, grad_x: Tensor,
-                   grad_w: Tensor, read: tuple, write: tuple, most: int, warps: int) -> None:
+                   grad_w: Tensor, read: tuple, write: tuple, layout: Layout) -> None:
     """With a = r grad: grad_x = Wᵀa − x r ⟨a, y⟩ / D, grad_W = Σ a xᵀ, and more: see `_backward`.
 
     A program takes some features of many tokens. It writes a part of grad_W, and a part of ∂H and
@@ -127,22 +158,21 @@ def state_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor
     Arguments:
         read: GZ, ∂u and a, or nothing.
         write: H and b as one, h, and the buffers of their gradients, or nothing.
-        most: how many programs run on a multiprocessor at once, each with so many warps.
     """
     (N, n, d), O, products = sizes(x, 2), len(weight), _products(x.dtype, x.device)
     halves = products == "halves"
     a, shrink = buffer(1 + halves, N, O, like=x if halves else y), buffer(N, like=y)
     few = NUMBERS // _padded(O)
     _scale[(cdiv(N, few),)](grad, y, r, a, shrink, N, n * d, O, _padded(O), few, products)
-    tokens, features = (64, 512) if INTERPRETED else (32, 64 if halves or n == 1 else 32)
+    tokens, features = (64, 512) if INTERPRETED else layout[:2]
     wide = cdiv(d, features)
-    parts = max(1, min(most * _device(x.device)[0] // wide, cdiv(N, tokens)))
+    parts = max(1, min(layout.programs * _device(x.device)[0] // wide, cdiv(N, tokens)))
     given, update, of_given, of_update = write or (y, x, y[:0], grad_x)
     of_w, of_c = buffer(parts, *grad_w.shape, like=y), buffer(wide, *of_given.shape, like=y)
     _backward[(wide, parts)](a, shrink, x, weight, grad_x, of_w, *(read or (x, x, y)), given,
                              update, of_c, of_update, N, cdiv(N, parts * tokens) * tokens, d, n, O,
                              _padded(O), bool(read), bool(write), tokens, features,
-                             d % features == 0, products, num_warps=warps)
+                             d % features == 0, layout.stages, products, num_warps=layout.warps)
     torch.sum(of_w, 0, out=grad_w)
     torch.sum(of_c, 0, out=of_given)
 
@@ -165,10 +195,30 @@ differentiate(_rms_linear, _rms_linear_backward,
 
 # ---------------------------------------------------------------- in Triton
 
+@triton.jit
+def _pack(W, PACKED, d, n: tl.constexpr, STREAMS: tl.constexpr, O: tl.constexpr,
+          OUTPUTS: tl.constexpr, COLUMNS: tl.constexpr, PRODUCTS: tl.constexpr):
+    """Wᵀ as the tiles of `_forward` need it: a feature's streams are neighbours, and both they and
+    the outputs are padded with zeros. In halves if there are any.
+
+    Otherwise each program would load single numbers, and take them in halves once more.
+    """
+    side, output = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS), tl.arange(0, OUTPUTS)
+    own, stream = side // STREAMS, side % STREAMS
+    w = tl.load(W + (stream * d + own)[:, None] + output[None, :] * n * d, other=0.0,
+                mask=((stream < n) & (own < d))[:, None] & (output < O)[None, :])
+    high, low = tiles.halves(w, PRODUCTS)
+    place, mask = side[:, None] * OUTPUTS + output[None, :], (own < d)[:, None]
+    tl.store(PACKED + place, high, mask=mask)
+    if PRODUCTS == "halves":
+        tl.store(PACKED + d * STREAMS * OUTPUTS + place, low, mask=mask)
+
+
 @triton.jit(do_not_specialize=["N"])
 def _forward(X, W, Y, R, C, U, Z, N, eps, d, share, n: tl.constexpr, O: tl.constexpr,
              OUTPUTS: tl.constexpr, WRITE: tl.constexpr, TOKENS: tl.constexpr,
-             FEATURES: tl.constexpr, WHOLE: tl.constexpr, PRODUCTS: tl.constexpr):
+             FEATURES: tl.constexpr, WHOLE: tl.constexpr, STAGES: tl.constexpr,
+             PRODUCTS: tl.constexpr):
     """W z and ‖z‖² of a share of each stream's features, or all of y and r if there is one share.
 
     With WRITE, Z = H X + b ⊗ h, which it writes; otherwise Z = X. WHOLE says that tiles have no
@@ -176,22 +226,21 @@ def _forward(X, W, Y, R, C, U, Z, N, eps, d, share, n: tl.constexpr, O: tl.const
     """
     STREAMS: tl.constexpr = triton.next_power_of_2(n)
     WIDTH: tl.constexpr = 128 // X.dtype.element_ty.primitive_bitwidth
-    row, output, column = tl.arange(0, TOKENS), tl.arange(0, OUTPUTS), tl.arange(0, FEATURES)
+    row, output, feature = tl.arange(0, TOKENS), tl.arange(0, OUTPUTS), tl.arange(0, FEATURES)
     side = tl.arange(0, FEATURES * STREAMS)
-    own, stream = side // STREAMS, side % STREAMS
     token, first = tl.program_id(0).to(tl.int64) * TOKENS + row, tl.program_id(1) * share
-    inside, known = token < N, (output < O)[None, :] & (stream < n)[:, None]
+    inside = token < N
     if WRITE:
         c = tiles.coefficients(C, token, inside, 1, n * n + n, False)
     y = tl.zeros([TOKENS, OUTPUTS], tl.float32)
     # A thread adds up its own 16 bytes: fewer sums are fewer registers
     squares = tl.zeros([TOKENS, FEATURES // WIDTH], tl.float32)
-    for start in tl.range(first, tl.minimum(first + share, d), FEATURES, num_stages=2):
-        mask = inside[:, None] if WHOLE else inside[:, None] & (start + column < d)[None, :]
-        place = (token * n * d)[:, None] + (start + column)[None, :]
+    for start in tl.range(first, tl.minimum(first + share, d), FEATURES, num_stages=STAGES):
+        mask = inside[:, None] if WHOLE else inside[:, None] & (start + feature < d)[None, :]
+        place = (token * n * d)[:, None] + (start + feature)[None, :]
         x = tiles.vectors(X, place, mask, d, n)
         if WRITE:
-            u = tl.load(U + (token * d)[:, None] + (start + column)[None, :], mask=mask,
+            u = tl.load(U + (token * d)[:, None] + (start + feature)[None, :], mask=mask,
                         other=0.0).to(tl.float32)
         zs = ()
         for i in tl.static_range(n):
@@ -202,12 +251,15 @@ def _forward(X, W, Y, R, C, U, Z, N, eps, d, share, n: tl.constexpr, O: tl.const
             wide = z.to(tl.float32)
             squares += tl.sum(tl.reshape(wide * wide, [TOKENS, FEATURES // WIDTH, WIDTH]), axis=2)
             zs += (z,)
-        w = tl.load(W + start + (stream * d + own)[:, None] + output[None, :] * n * d, other=0.0,
-                    mask=known if WHOLE else known & (start + own < d)[:, None])
+        column = start * STREAMS + side
+        packed = W + column[:, None] * OUTPUTS + output[None, :]
+        known = (column < d * STREAMS)[:, None]
+        high = tl.load(packed) if WHOLE else tl.load(packed, mask=known, other=0.0)
         z = tiles.side_by_side(zs)
-        high, low = tiles.halves(w, PRODUCTS)
         y = tiles.product(z, high, y, PRODUCTS)
         if PRODUCTS == "halves":
+            packed += d * STREAMS * OUTPUTS
+            low = tl.load(packed) if WHOLE else tl.load(packed, mask=known, other=0.0)
             y = tiles.product(z, low, y, PRODUCTS)
     r = tl.sum(squares, axis=1)
     if tl.num_programs(1) == 1:
@@ -259,7 +311,7 @@ def _scale(G, Y, R, A, SHRINK, N, D, O: tl.constexpr, OUTPUTS: tl.constexpr, TOK
 def _backward(SCALED, SHRINK, X, W, GX, GW, GZ, GU, A, C, U, GC, GH, N, share, d, n: tl.constexpr,
               O: tl.constexpr, OUTPUTS: tl.constexpr, READ: tl.constexpr, WRITE: tl.constexpr,
               TOKENS: tl.constexpr, FEATURES: tl.constexpr, WHOLE: tl.constexpr,
-              PRODUCTS: tl.constexpr):
+              STAGES: tl.constexpr, PRODUCTS: tl.constexpr):
     """∂X, and parts of ∂W; with WRITE also ∂h, and parts of ∂H and ∂b.
 
     Without WRITE, Z is X. With READ, GZ and a ⊗ ∂u are added to what comes through y.
@@ -276,7 +328,7 @@ def _backward(SCALED, SHRINK, X, W, GX, GW, GZ, GU, A, C, U, GC, GH, N, share, d
                                 mask=known[:, None] & real[None, :], other=0.0), PRODUCTS)
     gw = tl.zeros([FEATURES * STREAMS, OUTPUTS], tl.float32)
     LOW = SCALED + N.to(tl.int64) * O
-    for start in tl.range(0, left, TOKENS, num_stages=2):
+    for start in tl.range(0, left, TOKENS, num_stages=STAGES):
         inside, token = start + row < left, first + start + row
         mask = inside[:, None] if WHOLE else inside[:, None] & (feature < d)[None, :]
         place = (token * n * d)[:, None] + feature[None, :]

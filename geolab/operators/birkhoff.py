@@ -95,7 +95,8 @@ class _Scaling(Function):
             gs.append(torch.mul(k, fs[-1], out=terms).sum(0, keepdim=True).reciprocal_())
             fs.append(torch.mul(k, gs[-1], out=terms).sum(1, keepdim=True).reciprocal_())
         ctx.save_for_backward(k, *fs, *gs)
-        return torch.mul(k, fs[-1], out=terms).mul_(gs[-1])
+        # A result that is changed in place has a gradient of zeros if PyTorch 2.11 compiles this
+        return k * fs[-1] * gs[-1]
 
     @staticmethod
     @once_differentiable

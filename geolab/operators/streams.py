@@ -99,7 +99,9 @@ class _MixWrite(torch.autograd.Function):
 
     @staticmethod
     def forward(x, matrix, weights, update):
-        return (matrix @ x).addcmul_(weights.unsqueeze(-1), update.unsqueeze(-2))
+        # Not in place: a result that is changed in place has a gradient of zeros if PyTorch 2.11
+        # compiles this
+        return torch.addcmul(matrix @ x, weights.unsqueeze(-1), update.unsqueeze(-2))
 
     @staticmethod
     def setup_context(ctx, inputs, output):

@@ -83,7 +83,7 @@ class Residual(nn.Module, ABC):
         return state
 
 
-@dataclass(frozen=True)
+@dataclass  # not frozen: what makes one is then not compiled by PyTorch 2.11
 class Normed:
     """The sublayer x -> F(norm x), in two parts, for a residual that puts a map between them.
 

@@ -22,8 +22,10 @@ KEPT = {"delta_update": (1 + 1,) * 2, "delta_update, d_v = 4": (4 + 1,) * 2,
 # Vectors per token beyond the floor: the coefficients stand between two phases, and the second one
 # of the forward pass reads Z again. The backward pass also reads Z and ∂u for ∂a.
 AGAIN = {"stream_join": (4, 4 + 1)}
-LAUNCHES = {"rms_linear": (1, 2), "stream_join": (2, 3)}
-PARTS = {"diagonal_update": 8}  # bytes of the programs' partial sums, and of α
+LAUNCHES = {"rms_linear": (2, 2), "stream_join": (3, 3)}
+# Bytes of a pass: the programs' partial sums, and α; W, padded to 32 outputs, written and read
+PARTS = {"diagonal_update": (8, 8), "rms_linear": (8 * 32 * 4 * 96, 0),
+         "stream_join": (8 * 32 * 4 * 96, 0)}
 
 interpreted = pytest.mark.skipif(not launch.INTERPRETED,
                                  reason="only Triton's interpreter counts addresses")
@@ -43,12 +45,12 @@ def test_a_pass_is_one_launch_at_its_floor_but_for_few_numbers(name, dtype):
         with traffic() as back:
             torch.autograd.grad(y, inputs, cotangents_of(y))
     floors = case.floor(N, n, d, dtype.itemsize)
-    for moved, floor, launches, kept, again in zip(
+    for moved, floor, launches, kept, again, parts in zip(
             (there, back), floors, LAUNCHES.get(name, (1, 1)), KEPT.get(name, (0, 0)),
-            AGAIN.get(name, (0, 0)), strict=True):
+            AGAIN.get(name, (0, 0)), PARTS.get(name, (0, 0)), strict=True):
         assert moved.launches == launches
         floor += again * dtype.itemsize * N * d
-        assert floor <= moved.distinct <= floor + 4 * N * kept + PARTS.get(name, 0)
+        assert floor <= moved.distinct <= floor + 4 * N * kept + parts
         assert moved.asked <= 1.05 * moved.distinct
 
 

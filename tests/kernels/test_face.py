@@ -200,8 +200,10 @@ def axes(name):
 
 @pytest.mark.parametrize(("name", "empty"), [(name, axis) for name in CASES for axis in axes(name)])
 def test_an_empty_axis_gives_zeros_or_nothing(device, name, empty):
+    # one of the gradients is a single sum, of terms that nearly cancel
     with kernels.use("always"):
-        check(CASES[name].function, CASES[name].function, *given(name, **{empty: 0}, device=device))
+        check(CASES[name].function, CASES[name].function, *given(name, **{empty: 0}, device=device),
+              tolerance=1e-4)
 
 
 def test_a_state_without_channels(device):

@@ -38,7 +38,7 @@ def test_programs_may_share_the_features_of_few_tokens(device):
     if device == "cpu":
         with traffic() as moved:
             rms_linear(x, weight, 1e-6)
-        assert moved.launches == 2  # the second one joins the parts
+        assert moved.launches == 3  # the first one packs W, and the last one joins the parts
 
 
 @pytest.mark.skipif(not launch.INTERPRETED, reason="a device computes with halves in every test")
@@ -129,4 +129,5 @@ def test_addresses_past_two_to_the_31(device):
     x[-1] = normal(2048, seed=1)
     # the last token begins at byte 2**32; alone, its features are shared by several programs
     last = rms_linear(x[-1:], weight, 1e-6)[0]
-    assert distance(rms_linear(x, weight, 1e-6)[-1], last) < 1e-6
+    # matrix units cut sums off, so two orders of a sum differ by more than rounding
+    assert distance(rms_linear(x, weight, 1e-6)[-1], last) < 2e-5
