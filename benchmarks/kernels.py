@@ -1,13 +1,13 @@
 """Every kernel against eager PyTorch, torch.compile and other people's kernels, its peers, on a
 CUDA device, forward and backward.
 
-    python -m benchmarks.kernels --out results/kernels_h200.json     everything: some minutes
+    python -m benchmarks.kernels --out results/kernels_h100.json     everything: some minutes
     python -m benchmarks.kernels --only stream_read sinkhorn --quick  two operators, fewer tokens
     python -m benchmarks.kernels --dtype float16 --without compiled   another state, and no compiler
     TRITON_INTERPRET=1 python -m benchmarks.kernels --interpret      no GPU: errors, no times
 
-Each operator has a file of its own, written when it is measured: --out results/kernels_h200.json
-makes results/kernels_h200.stream_read.json and so on.
+Each operator has a file of its own, written when it is measured: --out results/kernels_h100.json
+makes results/kernels_h100.stream_read.json and so on.
 
 Before anything is timed, the outputs and all gradients of each contender are compared with a
 reference in float64, at the full size, in memory that held NaN before. A contender with a wrong

@@ -1,11 +1,11 @@
 """Whole training steps of every residual, relative to those of the additive block: eager and
 compiled, with kernels and without.
 
-    python -m benchmarks.steps --out results/steps_h200.json              on a CUDA device
+    python -m benchmarks.steps --out results/steps_h100.json              on a CUDA device
     python -m benchmarks.steps --only mhc --modes eager,kernels           a part of it
     python -m benchmarks.steps --device cpu --out results/steps_cpu.json  on one thread of a CPU, at
                                                     the sizes of `python -m benchmarks.models`
-    python -m benchmarks.steps --table5 --out results/steps_table5_h200.json
+    python -m benchmarks.steps --table5 --out results/steps_table5_h100.json
                                                     the models of E-MHC-Geo's table 5
 
 A step is a forward pass, a backward pass and fused AdamW. The models take turns, one step each per
@@ -25,14 +25,16 @@ place of a mixture of experts. The ratio depends on the work of a sublayer per b
 here a block multiplies by 121 million parameters per token. A narrower MLP makes every ratio
 larger.
 
-Compiling takes a minute or two per residual; `--modes eager,kernels` compiles nothing.
+Compiling takes a minute or two per residual; `--modes eager,kernels` compiles nothing. On a device
+what is measured so far lies beside --out, in a file that ends in .partial.json, until all is.
 """
 
 import argparse
 import gc
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from statistics import mean, median
 
 import torch
@@ -117,20 +119,20 @@ def _in_a_process(makers: Makers, modes: list[str], size: dict,
     return dict(zip(runs, seconds, strict=True))
 
 
-def on_cuda(makers: Makers, modes: list[str], size: dict, device: str = "cuda") -> list[dict]:
-    """One row per model and mode. Each model takes turns with the first one."""
+def on_cuda(makers: Makers, modes: list[str], size: dict,
+            device: str = "cuda") -> Iterator[list[dict]]:
+    """The rows of one model after the other, one per mode. Each takes turns with the first one."""
     # Dynamo counts the versions of the Transformer's forward, which all models share
     torch._dynamo.config.recompile_limit = 4 * len(REGISTRY)
     x = torch.randn(size["batch"], size["length"], size["width"], device=device).bfloat16()
-    first, rows = next(iter(makers)), []
+    first = next(iter(makers))
     additive = makers[first]().to(device)
     plain = {(first, mode): training_step(Run(additive, mode), x) for mode in modes
              if mode in ("eager", "compiled")}
     for name, make in makers.items():
-        rows += _beside(plain, first, name, make().to(device), modes, x, size["repeats"])
+        yield _beside(plain, first, name, make().to(device), modes, x, size["repeats"])
         gc.collect()
         torch.cuda.empty_cache()
-    return rows
 
 
 def _beside(plain: dict[tuple[str, str], Callable[[], None]], first: str, name: str,
@@ -226,18 +228,27 @@ def main(arguments: list[str] | None = None) -> None:
     config = None if given.table5 else configuration(given.device, size)
     makers = {name: TABLE5[name].trunk if given.table5 else partial(Transformer, config, name)
               for name in dict.fromkeys([known[0], *names])}
+    rows: list[dict] = []
+
+    def write(path: Path, force: str = "") -> None:
+        record(path, QUESTION,
+               {"device": given.device, "size": size, "streams": 4, "rows": rows}, force=force)
+
+    so_far = given.out and given.out.with_suffix(".partial.json")
     if given.device == "cuda":
         torch.manual_seed(0)
-        rows = on_cuda(makers, modes, size)
+        for found in on_cuda(makers, modes, size):
+            rows += found
+            if so_far:
+                write(so_far, "one residual more")
     else:
         torch.set_num_threads(1)  # as in each process, so that the file says it
         size |= {"processes": given.processes}
         rows = on_cpu(makers, modes, size)
         print("\n".join(map(line, rows)))
     if given.out:
-        record(given.out, QUESTION,
-               {"device": given.device, "size": size, "streams": 4, "rows": rows},
-               force=given.force)
+        write(given.out, given.force)
+        so_far.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

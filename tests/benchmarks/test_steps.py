@@ -51,8 +51,9 @@ def test_on_a_device_every_mode_is_measured_beside_the_additive_block_in_the_sam
     monkeypatch.setattr(torch, "compile", lambda model: model)
     config = steps.configuration("cuda", {"width": 16, "layers": 1, "heads": 2, "hidden": 32,
                                           "length": 5})
-    rows = steps.on_cuda({name: partial(Transformer, config, name) for name in ("additive", "mhc")},
-                         ["eager", "kernels", "compiled"], SIZE, device="cpu")
+    models = {name: partial(Transformer, config, name) for name in ("additive", "mhc")}
+    rows = [row for found in steps.on_cuda(models, ["eager", "kernels", "compiled"], SIZE,
+                                           device="cpu") for row in found]
     ratios = {row["mode"]: row["ratio"] for row in rows if row["residual"] == "mhc"}
     assert ratios == {"eager": 2, "kernels": 1.1, "compiled": 1.6}
     assert all(row["peak_bytes"] == 2**30 for row in rows)
@@ -70,7 +71,7 @@ def test_a_mode_that_fails_is_a_row_with_its_message(monkeypatch):
     monkeypatch.setattr(steps, "_peak", lambda step: 0)
     config = steps.configuration("cuda", {"width": 16, "layers": 1, "heads": 2, "hidden": 32,
                                           "length": 5})
-    eager, with_kernels = steps.on_cuda({"delta": partial(Transformer, config, "delta")},
+    (eager, with_kernels), = steps.on_cuda({"delta": partial(Transformer, config, "delta")},
                                         ["eager", "kernels"], SIZE, device="cpu")
     assert eager["ratio"] == 1 and "ratio" not in with_kernels
     assert with_kernels["failed"] == "RuntimeError: out of memory"
@@ -93,3 +94,17 @@ def test_it_says_what_is_missing(arguments, message, capsys):
     with pytest.raises(SystemExit):
         steps.main(arguments)
     assert message in capsys.readouterr().err
+
+
+def test_an_interruption_leaves_what_was_measured(monkeypatch, tmp_path):
+    def interrupted(makers, modes, size):
+        yield [{"residual": "additive", "mode": "eager", "ms": 1.0, "ratio": 1.0}]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(steps, "on_cuda", interrupted)
+    monkeypatch.setattr(steps, "require_cuda", lambda *_: None)
+    path = tmp_path / "steps_h100.json"
+    with pytest.raises(KeyboardInterrupt):
+        steps.main(["--modes", "eager", "--out", str(path)])
+    kept = json.loads((tmp_path / "steps_h100.partial.json").read_text())
+    assert [row["residual"] for row in kept["rows"]] == ["additive"] and not path.exists()

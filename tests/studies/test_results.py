@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.kernels import ALL, file_of
 from studies import results
 from studies.registry import STUDIES
 from studies.results import digest, interval, read, record, stored
@@ -96,7 +97,11 @@ def test_no_stored_file_was_edited(path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_every_stored_file_has_the_command_that_makes_it(path):
-    if named := re.fullmatch(r"(\w+)\.(\w+)\.json", path.name):
+    if path.name.startswith("kernels_"):
+        whole = path.name.partition(".")[0] + ".json"
+        assert path.name in {file_of(Path(whole), name).name for name in ALL}
+        assert f"results/{whole}" in (ROOT / "benchmarks/README.md").read_text()
+    elif named := re.fullmatch(r"(\w+)\.(\w+)\.json", path.name):
         assert named[2] in STUDIES[named[1]].sizes
     else:
         assert f"results/{path.name}" in (ROOT / "benchmarks/README.md").read_text()
