@@ -173,6 +173,12 @@ def test_the_times():
             assert cpu == f"× {on_cpu[name]:.2f} measured", name
             assert gpu.startswith(f"× {1 + share(*families[name]):.2f} computed"
                                   if name in families else "not known"), name
+    stored = results.read(results.FOLDER / "steps_h100.json")
+    assert stored["size"]["width"] == 2560
+    on_gpu = {(row["residual"], row["mode"]): row["ratio"] for row in stored["rows"]}
+    for name in {name for name, _ in on_gpu} - {"additive"}:
+        assert (f"a whole step at width 2560 × {on_gpu[name, 'kernels']:.2f} measured, "
+                f"× {on_gpu[name, 'eager']:.2f} without kernels") in table[name][1], name
     assert share("streams", 4) == pytest.approx(1 / 2, abs=0.01)
     assert share("streams", 2) == pytest.approx(1 / 4, abs=0.01)
     for vectors, told in ((14 + 20, "1.21"), (10 + 15, "1.14")):  # two schedules of chapter 20
