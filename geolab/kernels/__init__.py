@@ -62,9 +62,8 @@ def serves(x: Tensor, streams: int = 1) -> bool:
     installed. A kernel reads memory by its address, so in every mode DTensors and other wrappers of
     tensors take the reference, and so does what torch.func transforms.
     """
-    if _mode == "never" or x.dtype not in DTYPES or streams > MOST_STREAMS:
-        return False
-    if is_traceable_wrapper_subclass(x) or transformed():
+    if (_mode == "never" or x.dtype not in DTYPES or streams > MOST_STREAMS
+            or is_traceable_wrapper_subclass(x) or transformed()):
         return False
     return _mode == "always" or (x.is_cuda and bool(TWINS))
 
@@ -99,9 +98,8 @@ def number(value: Tensor | float, like: Tensor, dtype: torch.dtype = torch.float
 def _twins() -> dict[str, Callable]:
     """The kernels by operator, or nothing without Triton 3.4 or later and a device to run it."""
     runs = torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1"
-    if find_spec("triton") is None or not runs:
-        return {}
-    if tuple(map(int, import_module("triton").__version__.split(".")[:2])) < (3, 4):
+    if (find_spec("triton") is None or not runs
+            or tuple(map(int, import_module("triton").__version__.split(".")[:2])) < (3, 4)):
         return {}
     return import_module("geolab.kernels.twins").TWINS
 

@@ -85,8 +85,7 @@ def _launch_rank2(u: Tensor, v: Tensor, beta: Tensor, q: Tensor) -> None:
 def _launch_rank2_backward(grad: Tensor, u: Tensor, v: Tensor, beta: Tensor,
                            *grads: Tensor) -> None:
     N, n = sizes(u, 1)
-    _rank2_backward[(cdiv(N, MATRICES),)](grad, u, v, beta, *grads, N, n, MATRICES,
-                                                 num_warps=1)
+    _rank2_backward[(cdiv(N, MATRICES),)](grad, u, v, beta, *grads, N, n, MATRICES, num_warps=1)
 
 
 def _launch_skew4(w: Tensor, q: Tensor) -> None:

@@ -140,8 +140,7 @@ def diagonal_update(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor) -> T
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     require("x", x=x, update=update, beta=beta, alpha=alpha)
-    return _diagonal_update(*(t.contiguous() for t in (x, update, beta)),
-                            alpha.float().reshape(1))
+    return _diagonal_update(*(t.contiguous() for t in (x, update, beta)), alpha.float().reshape(1))
 
 
 def _launch_diagonal(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor, y: Tensor) -> None:

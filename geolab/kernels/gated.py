@@ -36,6 +36,7 @@ from geolab.kernels.launch import (
     summed,
 )
 from geolab.kernels.registers import dot, plus, scaled, times
+from geolab.kernels.tiles import added, zeros
 
 # Features of a token that one program of the forward pass takes: few, so that there are enough
 # programs. In the backward pass a program takes all features, and sums over them.
@@ -181,20 +182,16 @@ def _mix(X, U, V, BETA, K, GATE, Y, N, d, span, n: tl.constexpr, TOKENS: tl.cons
 @triton.jit(do_not_specialize=["N", "span"])
 def _mix_backward(GY, X, U, V, BETA, K, GATE, GX, GU, GV, GBETA, GK, GGATE, N, d, span,
                   n: tl.constexpr, TOKENS: tl.constexpr, FEATURES: tl.constexpr):
-    # how many numbers a thread loads at a time, and can add up alone
-    WIDTH: tl.constexpr = 128 // X.dtype.element_ty.primitive_bitwidth
     token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
     inside = token < N
     row = (token // span).to(tl.int64)
     token = token.to(tl.int64)
-    G, S = _matrix(U, V, BETA, K, GATE, row, inside, n), ()
-    for _ in tl.static_range(n * n):
-        S += (tl.zeros([TOKENS, FEATURES // WIDTH], tl.float32),)
+    G, S = _matrix(U, V, BETA, K, GATE, row, inside, n), zeros(n * n, X, TOKENS, FEATURES)
     for start in range(0, d, FEATURES):
         feature = start + tl.arange(0, FEATURES)
         mask = inside[:, None] & (feature < d)[None, :]
         gy = _tiles(GY, token, feature, mask, d, n)
-        x, added = _tiles(X, token, feature, mask, d, n), ()
+        x = _tiles(X, token, feature, mask, d, n)
         for i in tl.static_range(n):
             gx = G[i][:, None] * gy[0].to(tl.float32)
             for j in tl.static_range(1, n):
@@ -202,10 +199,7 @@ def _mix_backward(GY, X, U, V, BETA, K, GATE, GX, GU, GV, GBETA, GK, GGATE, N, d
             tl.store(GX + (token * n + i)[:, None] * d + feature[None, :],
                      gx.to(GX.dtype.element_ty), mask=mask)
             for j in tl.static_range(n):
-                product = gy[i].to(tl.float32) * x[j].to(tl.float32)
-                parts = tl.reshape(product, [TOKENS, FEATURES // WIDTH, WIDTH])
-                added += (S[i * n + j] + tl.sum(parts, axis=2),)
-        S = added
+                S = added(S, i * n + j, gy[i].to(tl.float32), x[j].to(tl.float32))
     s = ()
     for i in tl.static_range(n * n):
         s += (tl.sum(S[i], axis=1),)

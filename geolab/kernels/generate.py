@@ -1,6 +1,4 @@
-"""W (x / rms x), from which the coefficients are made, and its gradients.
-
-Each pass, forward and backward, reads the state once.
+"""W (x / rms x), from which the coefficients are made, and its gradients. A pass reads x once.
 
 Is a kernel worthwhile? This table is for 4.3 TB/s and W with 24 rows, which a matrix unit pads to
 32:
@@ -10,61 +8,36 @@ Is a kernel worthwhile? This table is for 4.3 TB/s and W with 24 rows, which a m
     3072 × 65536       94 µs      187 µs   215 µs            78 µs     26 µs           187, 375 µs
     16384 × 8192       62 µs      125 µs   143 µs            52 µs     17 µs           125, 250 µs
 
-With plain float32 products the arithmetic takes longer than the memory traffic, so a fused kernel
-would not pay. It does pay when float32 numbers are sums of shorter ones, multiplied on matrix
-units: bfloat16 data are exact, W and the gradient are sums of two bfloat16 numbers each, their
-halves. Other data take three tf32 products, whose operands the compiler rounds. The operands of a
-single tf32 product would be cut off, which makes sums too small by 7e-4.
+With plain float32 products the arithmetic would take longer than the memory traffic. So float32
+numbers are sums of shorter ones, multiplied on matrix units: bfloat16 data are exact, W and the
+gradient are sums of two bfloat16 numbers each, their halves. Other data take three tf32 products,
+whose operands the compiler rounds. A single one would cut them off: sums too small by 7e-4.
 
-W is read once per tile of tokens, so `_pack` brings it into the form in which tiles need it first.
+`_pack` brings W, and `_scale` the outputs' gradient, into the form in which every program reads it.
+Few tokens don't fill a device: then programs share a token's features, and `_join` adds up.
 
-Few tokens don't fill a device. Then programs share a token's features, and `_join` adds up what
-they found. The backward pass begins with `_scale`, which brings the outputs' gradient into the form
-in which every program reads it.
-
-Legend: N tokens, D features per token, O outputs, padded to OUTPUTS; r = 1 / rms x. Outputs, W, r
-and sums are float32.
+Legend: N tokens, D features each, O float32 outputs, padded to OUTPUTS; r = 1 / rms x.
 """
 
+from collections import namedtuple
 from functools import cache
-from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from geolab.kernels import tiles
-from geolab.kernels.launch import (
-    INTERPRETED,
-    buffer,
-    cdiv,
-    differentiate,
-    op,
-    power_of_two,
-    require,
-    sizes,
-)
+from geolab.kernels import launch, tiles
+from geolab.kernels.launch import INTERPRETED, buffer, cdiv, differentiate, op, require, sizes
 
 NUMBERS = 32768 if INTERPRETED else 2048  # outputs of tokens, in a program of `_join` or `_scale`
 PACK = 4096 if INTERPRETED else 64  # columns of W, in a program of `_pack`
 
 
-class Layout(NamedTuple):
-    """How a program goes through the state: a tile of tokens × features per stream at a time.
-
-    Those for bfloat16 were the fastest of some 150 for each pass on an H100.
-
-    Arguments:
-        stages: how many tiles are on their way or in use; with 1, loads go to registers.
-        programs: how many a multiprocessor gets.
-    """
-
-    tokens: int
-    features: int
-    warps: int
-    stages: int = 2
-    programs: int = 2
+# How programs go through the state: a tile of tokens × features per stream at a time, so many tiles
+# in use or on their way, and so many programs per multiprocessor. Those for bfloat16 were the
+# fastest of some 150 for each pass on an H100.
+Layout = namedtuple("Layout", "tokens features warps stages programs", defaults=(2, 2))
 
 
 def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -99,7 +72,7 @@ def _products(dtype: torch.dtype, device: torch.device) -> str:
 
 
 def _padded(outputs: int) -> int:
-    return max(16, power_of_two(outputs))
+    return max(16, launch.power_of_two(outputs))
 
 
 def _launch(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor) -> None:
@@ -116,8 +89,7 @@ def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor, w
 
     W is read once per tile of tokens, from the L2 cache: 3/4 of the bytes of x if there are 64.
 
-    Arguments:
-        write: H and b as one, h, and the buffer for Z, or nothing.
+    `write` has H and b as one, h, and the buffer for Z, or nothing.
     """
     (N, n, d), O, products = sizes(x, 2), len(weight), _products(x.dtype, x.device)
     tokens, features = (64, 512) if INTERPRETED else layout[:2]
@@ -127,9 +99,8 @@ def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor, w
     parts = cdiv(d, share)
     sums, squares = (y, r) if parts == 1 else (buffer(parts, N, O, like=y),
                                                buffer(parts, N, like=y))
-    streams = power_of_two(n)
-    packed = buffer(1 + (products == "halves"), d, streams, _padded(O),
-                    like=x if products == "halves" else y)
+    halves, streams = products == "halves", launch.power_of_two(n)
+    packed = buffer(1 + halves, d, streams, _padded(O), like=x if halves else y)
     _pack[(cdiv(d * streams, PACK),)](weight, packed, d, n, streams, O, _padded(O), PACK, products)
     _forward[(blocks, parts)](x, packed, sums, squares, *(write or (y, x, x)), N, eps, d, share, n,
                               O, _padded(O), bool(write), tokens, features, d % features == 0,
@@ -141,10 +112,9 @@ def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor, w
 
 def _launch_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor, grad_x: Tensor,
                      grad_w: Tensor) -> None:
-    small = len(weight) <= 32
-    layout = Layout(32, 64, 4 if small else 8)
-    if small and _products(x.dtype, x.device) == "halves":
-        layout = Layout(32, 128, 8, stages=3)
+    small, products = len(weight) <= 32, _products(x.dtype, x.device)
+    layout = (Layout(32, 128, 8, stages=3) if small and products == "halves"
+              else Layout(32, 64, 4 if small else 8))
     state_backward(grad, x.unsqueeze(-2), weight, y, r, grad_x, grad_w, (), (), layout)
 
 
@@ -152,8 +122,8 @@ def state_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor
                    grad_w: Tensor, read: tuple, write: tuple, layout: Layout) -> None:
     """With a = r grad: grad_x = Wᵀa − x r ⟨a, y⟩ / D, grad_W = Σ a xᵀ, and more: see `_backward`.
 
-    A program takes some features of many tokens. It writes a part of grad_W, and a part of ∂H and
-    ∂b of each token. The sums of these parts have a fixed order, so they are the same in every run.
+    A program takes some features of many tokens, and writes a part of grad_W, and of ∂H and ∂b of
+    each token. The parts are added in a fixed order, so the sums are the same in every run.
 
     Arguments:
         read: GZ, ∂u and a, or nothing.
@@ -198,10 +168,8 @@ differentiate(_rms_linear, _rms_linear_backward,
 @triton.jit
 def _pack(W, PACKED, d, n: tl.constexpr, STREAMS: tl.constexpr, O: tl.constexpr,
           OUTPUTS: tl.constexpr, COLUMNS: tl.constexpr, PRODUCTS: tl.constexpr):
-    """Wᵀ as the tiles of `_forward` need it: a feature's streams are neighbours, and both they and
-    the outputs are padded with zeros. In halves if there are any.
-
-    Otherwise each program would load single numbers, and take them in halves once more.
+    """Wᵀ as `_forward` needs it, in halves if there are any: the streams of a feature are
+    neighbours, and they and the outputs are padded with zeros.
     """
     side, output = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS), tl.arange(0, OUTPUTS)
     own, stream = side // STREAMS, side % STREAMS

@@ -34,7 +34,6 @@ from torch import Tensor
 
 from geolab.checks import require_leading, require_width
 from geolab.kernels import generate, launch
-from geolab.kernels.generate import Layout
 from geolab.kernels.launch import buffer, expanded
 from geolab.kernels.streams import read_apart
 
@@ -95,11 +94,10 @@ def _launch(x: Tensor, weight: Tensor, eps: float, c: Tensor | None, h: Tensor |
     if h is None:
         generate._launch(x.flatten(-2), weight, eps, y, r)
         return
-    halves = generate._products(x.dtype, x.device) == "halves"
-    narrow = min(32, 128 // launch.power_of_two(x.shape[-2]))
     # three tiles with a float32 update don't fit into shared memory
-    stages = 3 if h.element_size() == 2 else 2
-    layout = Layout(64, 64, 8, stages) if halves else Layout(64, narrow, 8)
+    layout = (generate.Layout(64, 64, 8, stages=3 if h.element_size() == 2 else 2)
+              if x.dtype == torch.bfloat16
+              else generate.Layout(64, min(32, 128 // launch.power_of_two(x.shape[-2])), 8))
     generate.state_forward(x, weight, eps, y, r, (c, h, z), layout)
 
 
@@ -107,9 +105,8 @@ def _launch_backward(gz: Tensor, gy: Tensor, gu: Tensor, a: Tensor, x: Tensor, w
                      c: Tensor | None, h: Tensor | None, y: Tensor, r: Tensor, gx: Tensor,
                      gw: Tensor, gc: Tensor, gh: Tensor) -> None:
     write = () if h is None else (c, h, gc, gh)
-    halves = generate._products(x.dtype, x.device) == "halves"
-    wide = 64 if halves or x.shape[-2] == 1 else 32
-    layout = Layout(16, wide, 4, stages=3) if halves else Layout(32, wide, 8, programs=1)
+    layout = (generate.Layout(16, 64, 4, stages=3) if x.dtype == torch.bfloat16
+              else generate.Layout(32, 32, 8, programs=1))
     generate.state_backward(gy, x, weight, y, r, gx, gw, (gz, gu, a), write, layout)
 
 

@@ -206,8 +206,7 @@ def make_step(letter: str, config: GeometricConfig) -> Step:
          "F": lambda: nn.Sequential(
              nn.Linear(D, hidden), ACTIVATIONS[config.activation](),
              nn.Dropout(config.dropout_of("hidden")), nn.Linear(hidden, D)),
-         "G": lambda: PositionMessages(config),
-         "M": lambda: MixtureOfExperts(config),
+         "G": lambda: PositionMessages(config), "M": lambda: MixtureOfExperts(config),
          "X": lambda: Attention(D, heads, weights)}[letter]()
     return Step(f, D, config.norm_at, config.dropout_of(letter))
 

@@ -19,20 +19,12 @@ from geolab.residuals.mhc import MHC
 
 REGISTRY: dict[str, type[Residual]] = {
     "additive": Additive,
-    "delta": Delta,
-    "delta-matrix": DeltaMatrix,
-    "hyper": HyperConnections,
-    "mhc": MHC,
-    "jpmhc": JPmHC,
-    "emhc-cayley": Cayley,
-    "emhc-hybrid": Hybrid,
-    "emhc-geodesic": Geodesic,
-    "emhc-exact": Exact,
-    "emhc-stream": Stream,
-    "emhc-mixer": Mixer,
+    "delta": Delta, "delta-matrix": DeltaMatrix,
+    "hyper": HyperConnections, "mhc": MHC, "jpmhc": JPmHC,
+    "emhc-cayley": Cayley, "emhc-hybrid": Hybrid, "emhc-geodesic": Geodesic,
+    "emhc-exact": Exact, "emhc-stream": Stream, "emhc-mixer": Mixer,
     "mgt": MGT,
-    "benchmark-delta": BenchmarkDelta,
-    "benchmark-mhc": BenchmarkMHC,
+    "benchmark-delta": BenchmarkDelta, "benchmark-mhc": BenchmarkMHC,
     "benchmark-jpmhc": BenchmarkJPmHC,
 }
 

@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 from geolab.show.figures import ACCENT, SECOND, subplots
 
 SOURCES = {
-    "token": "from this token",
-    "mean": "from the mean of the tokens so far",
+    "token": "from this token", "mean": "from the mean of the tokens so far",
     "static": "learned, the same for all tokens",
     "static and token": "learned, and changed by this token",
 }

@@ -91,8 +91,7 @@ def look(name: str) -> dict:
 UNNEEDED = (
     # a style sheet inside a figure would act on the whole page
     (r"\s*(<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>)", ""),
-    (r" *\n *", r"\n"),
-    (r'<g id="[^"]*"/>\n', ""),  # an axis that isn't shown
+    (r" *\n *", r"\n"), (r'<g id="[^"]*"/>\n', ""),  # an axis that isn't shown
     (r'<g id="[^"]*">', "<g>"),  # nothing refers to these names
     (r"; font-family: 'DejaVu Sans'(, sans-serif)?(?=[;\"])", ""),  # OUTERMOST says so for all
     (r' transform="rotate\(-0 [^"]*"', ""),
