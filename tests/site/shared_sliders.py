@@ -9,8 +9,8 @@ from PIL import Image
 
 
 class Pixels:
-    """A screenshot. Two are equal if no colour differs by more than 8 of 255: painted again, the
-    same picture may be off by one or two.
+    """A screenshot. Two differ if a colour does by more than 8 of 255: painted again, the same
+    picture may be off by a shade, and more along an edge.
     """
 
     __hash__ = None
@@ -71,6 +71,11 @@ def sliders(visit):
                 input.value = input.defaultValue;
                 input.dispatchEvent(new Event("input", {bubbles: true}));
             }""")
+
+
+def same_frame(one: Shown, other: Shown) -> bool:
+    """Whether the same frame is back, whatever shades it is painted in this time."""
+    return (one.value, one.frame, one.alt) == (other.value, other.frame, other.alt)
 
 
 def all_differ(one: Shown, other: Shown) -> bool:
