@@ -15,8 +15,9 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 from geolab.show import ask
 
-LEFT_OUT = ("a.headerlink", ".cell_input", "details.hide", "details.audit", ".dropdown",
-            ".footnote-reference", ".toggle", "noscript", ".copybtn", "style", "a.ledger-row")
+LEFT_OUT = ("a.headerlink", ".cell_input", "details.hide", "details.road", "details.audit",
+            ".dropdown", ".footnote-reference", ".toggle", "noscript", ".copybtn", "style",
+            "a.ledger-row")
 # in the last column of a table of minutes
 SKIPPED = re.compile(r"yes|all\b|both|may be|for another")
 OPENING = 700  # characters of HTML after which a slide takes no further paragraph
@@ -124,9 +125,13 @@ def opening(of: Tag) -> str:
 
 
 def story(section: Tag) -> Iterator[str]:
-    """A slide for each picture of a section, with its prediction, and for each theorem."""
+    """A slide for each picture of a section, with its prediction, and for each theorem.
+
+    What the page has closed has none.
+    """
     predicted = ""
-    for part in section.find_all(lambda tag: tag.name != "section", recursive=False):
+    for part in section.find_all(lambda tag: tag.name not in ("section", "details"),
+                                 recursive=False):
         if part.name == "p" and part.get_text().lstrip().startswith("Predict"):
             predicted = bare(part)
         elif picture := pictured(part):

@@ -69,10 +69,16 @@ def for_readers_of_all_kinds(app, page, template, context, doctree):
                         '<div class="proof dropdown admonition">\n'
                         '<p class="admonition-title">Proof</p>\n<p>')
     body = UNSET + body
+    # numbered here: a style sheet wouldn't count the figures of a closed part
+    body = _numbered(r'<(?:figcaption|div class="geolab-caption")', ' data-number="{}"', body)
+    context["body"] = _numbered("<aside(?= class=.footnote)", ' aria-label="Footnotes, part {}"',
+                                body)
+
+
+def _numbered(opened: str, attribute: str, body: str) -> str:
+    """The opening tags that match get an attribute with their number, from 1."""
     count = itertools.count(1)
-    context["body"] = re.sub(
-        "<aside(?= class=.footnote)",
-        lambda found: f'<aside aria-label="Footnotes, part {next(count)}"', body)
+    return re.sub(opened, lambda found: found[0] + attribute.format(next(count)), body)
 
 
 def _formula(found: re.Match) -> str:

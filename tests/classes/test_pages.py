@@ -25,7 +25,8 @@ PAGE = f"""<html><body><nav><a href="https://else.where/">Away</a></nav>
 <input type="range"><script>moves()</script></div></div></div>
 <p>See <a href="02_other.html">another chapter</a>.</p>
 {PROOF.format("theorem", NUMBERED, "One is less than two.")}
-{PROOF.format("dropdown", "Proof", "A proof of it.")}</section>
+{PROOF.format("dropdown", "Proof", "A proof of it.")}
+<details class="road"><summary>A side road</summary><figure><svg></svg></figure></details></section>
 <section id="second"><h2>Second</h2>
 <figure><svg></svg><figcaption>Skipped</figcaption></figure></section>
 <section id="exercises"><h2>Exercises</h2>
@@ -63,7 +64,7 @@ def test_slides_tell_the_story(found):
     assert made[3].find("script").string == "moves()"
     assert "One is less than two." in texts[4]
     everything = " ".join(texts)
-    for absent in ("code()", "A proof of it", "Skipped", "Count to two", "One, two"):
+    for absent in ("code()", "A proof of it", "A side road", "Skipped", "Count to two", "One, two"):
         assert absent not in everything
     assert made[-1].select("details"), "a click answers a question"
 

@@ -49,6 +49,17 @@ def test_its_plan_is_folded_and_adds_up_the_minutes_of_the_main_road(chapter):
     assert len(main) > 2 and int(plan[1]) == sum(main)
 
 
+def test_a_side_road_says_where_it_leads_and_comes_back_before_the_next_heading(chapter):
+    """A fold that a heading cut in two would be closed by the browser at another place."""
+    opened = re.split(r'^<details class="road">$', chapter.text, flags=re.M)[1:]
+    for road in opened:
+        said = re.match(r"\n<summary><strong>A side road, \d+ minutes?:</strong> .+</summary>\n\n",
+                        road)
+        assert said, road[:120]
+        inside, closed, _ = road.partition("\n</details>\n")
+        assert closed and not re.search(r"<details|^#+ ", inside, re.M), road[:120]
+
+
 def test_it_ends_with_a_summary_and_references(chapter):
     headings = re.findall(r"^#{2,} (.+)", chapter.text, re.M)
     assert any(re.search(r"summary|remember", heading, re.I) for heading in headings), headings
