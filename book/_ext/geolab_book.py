@@ -69,16 +69,27 @@ def for_readers_of_all_kinds(app, page, template, context, doctree):
                         '<div class="proof dropdown admonition">\n'
                         '<p class="admonition-title">Proof</p>\n<p>')
     body = UNSET + body
-    # numbered here: a style sheet wouldn't count the figures of a closed part
-    body = _numbered(r'<(?:figcaption|div class="geolab-caption")', ' data-number="{}"', body)
-    context["body"] = _numbered("<aside(?= class=.footnote)", ' aria-label="Footnotes, part {}"',
-                                body)
-
-
-def _numbered(opened: str, attribute: str, body: str) -> str:
-    """The opening tags that match get an attribute with their number, from 1."""
     count = itertools.count(1)
-    return re.sub(opened, lambda found: found[0] + attribute.format(next(count)), body)
+    body = re.sub("<aside(?= class=.footnote)",
+                  lambda found: f'<aside aria-label="Footnotes, part {next(count)}"', body)
+    context["body"] = _figures_numbered(body)
+
+
+def _figures_numbered(body: str) -> str:
+    """Number the figures of the open text, so that a reader who opens nothing counts them all."""
+    folds, count = [], itertools.count(1)
+
+    def tag(found: re.Match) -> str:
+        if found[0] == "</details>":
+            folds.pop()
+        elif found[0].startswith("<details"):
+            folds.append(found["fold"])
+        elif not {"road", "audit"} & set(folds):
+            return f'{found[0]} data-number="{next(count)}"'
+        return found[0]
+
+    return re.sub(r'<details(?: class="(?P<fold>\w+)[^"]*")?|</details>|<figcaption'
+                  r'|<div class="geolab-caption"', tag, body)
 
 
 def _formula(found: re.Match) -> str:

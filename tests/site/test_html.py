@@ -53,6 +53,16 @@ def test_it_says_what_it_is_and_how_to_cite_it(html, name):
     assert "licence" in footer and "How to cite" in footer and "@misc{" in footer
 
 
+def test_the_figures_that_stand_open_are_numbered_in_order(html):
+    captions = html.article.select("figcaption, .geolab-caption")
+    standing = [caption for caption in captions
+                if not caption.find_parent("details", class_=["road", "audit"])]
+    numbers = [caption.get("data-number") for caption in captions]
+    assert [number for number in numbers if number] == [
+        str(k) for k in range(1, len(standing) + 1)]
+    assert all(caption.has_attr("data-number") for caption in standing)
+
+
 def test_a_table_heading_has_words_and_a_fold_is_called_what_it_says(html):
     """A formula alone is no heading for axe-core, which doesn't read MathML."""
     for cell in html.article.find_all("th"):
