@@ -202,6 +202,14 @@ HYPOTHESES = [
              "positions.", study="sudoku", part=f"notebook, {givens} givens",
              unit="share of blanks", claim=more("GT-Lite", "Transformer, positions", BLANKS))
       for givens in (4, 8, 12)],
+    *[blocks(f"gt-weight-{kind}-{size}", "GT", "Sudoku, the triangle penalty",
+             f"On the notebook's puzzles, with λ = {weight}, {words} solves more blanks.",
+             study="sudoku", part="published", unit="share of blanks",
+             claim=more(f"{arm}, λ = {weight}", arm, BLANKS))
+      for kind, arm, words in (
+          ("positions", "Transformer, positions", "a Transformer with positions"),
+          ("units", "GT-Full, units", "GT-Full with units"))
+      for size, weight in (("small", "0.005"), ("suggested", "0.05"), ("large", "0.5"))],
     blocks("gt-notebook-penalty", "GT", "Sudoku, the triangle penalty",
            "In the notebook's own form λ = 0.05 costs nothing in training.", study="sudoku",
            part="notebook, 8 givens", unit="share of blanks",
