@@ -82,7 +82,7 @@ def _slider(shown: Shown) -> str:
         f'<button type="button" data-at="{k}" style="left:{100 * k / max(last, 1):.4g}%">'
         f'{html.escape(text)}</button>' for k, text in shown.marks.items())
     return (f'<div class="geolab-slider"><div class="geolab-name"><strong>'
-            f'{html.escape(shown.symbol)}</strong>{words} = <output></output></div>'
+            f'{html.escape(shown.symbol)}</strong>{words} =\u00a0<output></output></div>'
             f'<input type="range" min="0" max="{last}" value="{shown.start}" autocomplete="off" '
             f'aria-label="{called}{said}" style="--ticks:{max(last, 1)}">'
             f'<div class="geolab-ends" aria-hidden="true"><span>{html.escape(shown.values[0])}'
