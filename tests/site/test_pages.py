@@ -68,8 +68,8 @@ def test_the_keyboard_reaches_what_scrolls_on_the_smallest_phone(phone):
     """Nothing is cut there, the page doesn't move sideways, and boxes that scroll get the focus."""
     page = phone.page
     page.set_viewport_size({"width": 320, "height": 640})
-    page.evaluate("""() => new Promise(drawn =>
-        requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(drawn))))""")
+    page.evaluate("""() => document.fonts.ready.then(() => new Promise(drawn =>
+        requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(drawn)))))""")
     root = "document.documentElement"
     assert page.evaluate(f"{root}.scrollWidth <= {root}.clientWidth")
     cut, unreached, needless = page.evaluate("""() => {
