@@ -7,7 +7,7 @@ backbone. No rate is tuned: each is a comparison of its own.
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 
 import torch
 from torch import Tensor
@@ -25,6 +25,10 @@ from studies.runner.watch import on_the_way, watch
 STREAMS = 4
 MODELS = {"hyper": ("hyper", {}), "hyper, static": ("hyper", {"dynamic": False}),
           "additive": ("additive", {}), "mhc": ("mhc", {})}
+# of all sublayers forward and backward, and the largest single one forward; and up to the last
+# sublayer, in the median over tokens: how many times as long mixing alone makes the embedding's
+# copies ("met"), and how many times as long the lanes are
+MEASURED = ("forward", "backward", "single", "met", "length")
 Depths = Mapping[str, tuple[int, ...]]  # model -> numbers of blocks
 
 
@@ -35,18 +39,32 @@ def mix(layer: Layer, state: Tensor) -> Tensor:
 
 
 def gains(model: TokenModel, tokens: Tensor) -> Tensor:
-    """The gain of all sublayers forward and backward, and the largest single one forward."""
-    mixes = torch.stack(on_the_way(model, model.trunk.layers, tokens, mix))
+    """The five numbers of `MEASURED`, in their order."""
+    found = []
+
+    def see(layer: Layer, state: Tensor) -> Tensor:
+        found.append(state)
+        return mix(layer, state)
+
+    mixes = torch.stack(on_the_way(model, model.trunk.layers, tokens, see))
     whole = composite_gain(mixes)
-    singles = torch.stack([composite_gain(mix[None]).forward[0] for mix in mixes])
-    return torch.stack([whole.forward[0], whole.backward[0], singles.amax()]).float()
+    singles = torch.stack([composite_gain(one[None]).forward[0] for one in mixes])
+    entry, last = (state.reshape(*tokens.shape, -1, state.shape[-1])
+                   for state in (found[0], found[-1]))
+    carried = reduce(lambda lanes, one: one @ lanes, mixes[:-1], entry)
+    met, length = (times(lanes, entry).median() for lanes in (carried, last))
+    return torch.stack([whole.forward[0], whole.backward[0], singles.amax(), met, length]).float()
+
+
+def times(lanes: Tensor, entry: Tensor) -> Tensor:
+    """How many times as long the longest lane is: (B, T, n, d) twice -> (B, T)."""
+    return lanes.norm(dim=-1).amax(-1) / entry.norm(dim=-1).amax(-1)
 
 
 def gain(model: TokenModel) -> dict:
     """`gains` at each evaluation."""
-    names = ("forward", "backward", "single")
     return {name: [float(f"{g:.4g}") for g in row]
-            for name, row in zip(names, model.seen.T.tolist(), strict=True)}
+            for name, row in zip(MEASURED, model.seen.T.tolist(), strict=True)}
 
 
 def build(width: int, task: Copy, budget: Budget, name: str, blocks: int) -> TokenModel:
@@ -56,7 +74,7 @@ def build(width: int, task: Copy, budget: Budget, name: str, blocks: int) -> Tok
         config = replace(config, output_std=config.output_std * STREAMS**0.5)
     model = TokenModel(Transformer(config, residual, **options), task.vocabulary)
     evaluations = math.ceil(budget.steps / budget.evaluate_every)
-    return watch(model, gains, task, evaluations, 3, examples=16)
+    return watch(model, gains, task, evaluations, len(MEASURED), examples=16)
 
 
 def by_rate(depths: Mapping[float, Depths], width: int, task: Copy, budget: Budget) -> list[Arm]:

@@ -26,9 +26,26 @@ def test_each_evaluation_is_noted_once_and_a_checkpoint_keeps_it(tmp_path):
     assert gain(again) == gain(model)
 
 
-def test_the_additive_stream_has_gain_one():
-    assert (gain(trained("additive"))
-            == {name: [1.0, 1.0, 1.0] for name in ("forward", "backward", "single")})
+def test_the_additive_stream_has_gain_one_and_grows_all_the_same():
+    noted = gain(trained("additive"))
+    assert (noted.pop("length")[-1] != 1
+            and noted == {name: [1.0] * 3 for name in ("forward", "backward", "single", "met")})
+
+
+def test_what_copies_meet_is_the_sum_of_a_row_and_lanes_have_the_length_that_they_have():
+    """Two lanes and two sublayers: one mixes by (2, −1; 0, 1), and the last one sees the result."""
+    model = trained("hyper")
+    tokens = TASK.sample("validation").inputs
+    for layer in model.trunk.layers:
+        with torch.no_grad():
+            for parameter in layer.residual.parameters():
+                parameter.zero_()
+            table = torch.zeros(hyper_gain.STREAMS, 2 + hyper_gain.STREAMS)  # write, read, Hᵀ
+            table[:, 2:] = torch.eye(hyper_gain.STREAMS)
+            table[:2, 2:4] = torch.tensor([[2.0, 0.0], [-1.0, 1.0]])
+            layer.residual.static.copy_(table.flatten())
+    found = dict(zip(hyper_gain.MEASURED, hyper_gain.gains(model, tokens).tolist(), strict=True))
+    assert found["single"] == 3 and found["met"] == found["length"] == 1
 
 
 def test_a_model_has_room_for_each_of_its_evaluations():
