@@ -63,6 +63,8 @@ def for_readers_of_all_kinds(app, page, template, context, doctree):
     body = re.sub(r'(<span class="math[^"]*")>([^<]*)</span>([.,;:!?)]*)', _formula, body)
     # names, punctuation and spaces have the colour of all code, and take a fifth of a page
     body = re.sub(r'<span class="(?:n|p|w)">([^<]*)</span>', r"\1", body)
+    # "Su and You[2]" needs a space, on which no line breaks; a citation in brackets has one
+    body = re.sub(r'(?<=[^\s(])(?<!</a>)(?=<a class="footnote-reference)', "\u00a0", body)
     # an id names one thing of a page, and all proofs have the same; a fold needs a title
     body = re.sub(r' id="(?:proof|(?:proof|exercise|solution)-content)"', "", body)
     body = body.replace('<div class="proof dropdown admonition">\n<p>Proof. ',

@@ -158,7 +158,12 @@ def captioned(picture: str, caption: str) -> str:
 def toned(caption: str) -> str:
     """HTML of a caption whose black and white change places with the dark theme's figures."""
     word = r'<span class="tone \1"><span>\1</span></span>'
-    return re.sub(r"\b(black|white|dark|light)\b", word, html.escape(caption), flags=re.I)
+    return re.sub(r"\b(black|white|dark|light)\b", word, printed(caption), flags=re.I)
+
+
+def printed(text: str) -> str:
+    """HTML of plain text, with the quotation marks and apostrophes that Sphinx gives to prose."""
+    return html.escape(re.sub(r'(?<![^\s(])"', "“", text).replace('"', "”").replace("'", "’"))
 
 
 def plane(axes: Axes, limit: float = 1.6, unit_circle: bool = True) -> Axes:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from IPython.display import HTML
 
-from geolab.show.figures import toned
+from geolab.show.figures import printed, toned
 
 MOST_BYTES = 400_000
 SCRIPT = (Path(__file__).parent / "sliders.js").read_text()
@@ -55,10 +55,10 @@ def page(frame: Callable[..., str], values: Sequence[list], sliders: list[Shown]
     first = int(np.ravel_multi_index([shown.start for shown in sliders],
                                      [len(shown.values) for shown in sliders]))
     picture = "\n".join(drawn[first])
+    under = f'<div class="geolab-caption">{toned(caption)}</div>' if caption else ""
     text = (f'<div class="geolab-explore">'
             f'<div role="img" aria-label="{html.escape(alt)}">{picture}</div>'
-            f'<div class="geolab-sliders" hidden>{"".join(map(_slider, sliders))}</div>'
-            f'{_caption(caption)}'
+            f'<div class="geolab-sliders" hidden>{"".join(map(_slider, sliders))}</div>{under}'
             f'<noscript>The slider needs JavaScript; this is its first frame.</noscript>'
             f'<script type="application/json">{data}</script><script>{SCRIPT}</script></div>')
     size = len(text.encode())
@@ -68,19 +68,15 @@ def page(frame: Callable[..., str], values: Sequence[list], sliders: list[Shown]
     return HTML(text)
 
 
-def _caption(text: str) -> str:
-    return f'<div class="geolab-caption">{toned(text)}</div>' if text else ""
-
-
 def _slider(shown: Shown) -> str:
     """Its name, track, ends and marks, and buttons to step and play. The script moves them."""
     last = len(shown.values) - 1
     called = html.escape(shown.name)
-    words = f" <span>{html.escape(shown.words)}</span>" if shown.words else ""
-    said = f", {html.escape(shown.words)}" if shown.words else ""
+    words = f" <span>{printed(shown.words)}</span>" if shown.words else ""
+    said = f", {printed(shown.words)}" if shown.words else ""
     marks = "".join(
         f'<button type="button" data-at="{k}" style="left:{100 * k / max(last, 1):.4g}%">'
-        f'{html.escape(text)}</button>' for k, text in shown.marks.items())
+        f'{printed(text)}</button>' for k, text in shown.marks.items())
     return (f'<div class="geolab-slider"><div class="geolab-name"><strong>'
             f'{html.escape(shown.symbol)}</strong>{words} =\u00a0<output></output></div>'
             f'<input type="range" min="0" max="{last}" value="{shown.start}" autocomplete="off" '

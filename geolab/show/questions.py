@@ -1,9 +1,10 @@
 """A question that a reader answers by a click, before the text does."""
 
-import html
 from collections.abc import Mapping
 
 from IPython.display import HTML
+
+from geolab.show.figures import printed
 
 
 def ask(question: str, replies: Mapping[str, str]) -> HTML:
@@ -22,7 +23,7 @@ def ask(question: str, replies: Mapping[str, str]) -> HTML:
     for answer, reply in replies.items():
         if not reply.strip():
             raise ValueError(f"the answer {answer!r} needs a reply")
-    folds = "".join(f"<details><summary>{html.escape(answer)}</summary>"
-                    f"<p>{html.escape(reply)}</p></details>" for answer, reply in replies.items())
-    return HTML(f'<div class="geolab-question" role="group" aria-label="{html.escape(question)}">'
-                f"<p>{html.escape(question)}</p>{folds}</div>")
+    folds = "".join(f"<details><summary>{printed(answer)}</summary>"
+                    f"<p>{printed(reply)}</p></details>" for answer, reply in replies.items())
+    return HTML(f'<div class="geolab-question" role="group" aria-label="{printed(question)}">'
+                f"<p>{printed(question)}</p>{folds}</div>")

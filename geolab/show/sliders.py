@@ -106,7 +106,7 @@ def explore(draw: Callable[..., Figure], caption: str = "", **values: Sequence):
 
 
 def _frame(draw, chosen: dict) -> str:
-    arguments = ", ".join(f"{name}={_text(value)}" for name, value in chosen.items())
+    arguments = ", ".join(f"{name}={_text(value, '-')}" for name, value in chosen.items())
     call = f"{draw.__name__}({arguments})"
     try:
         figure = draw(**chosen)
@@ -117,8 +117,8 @@ def _frame(draw, chosen: dict) -> str:
     return svg(figure)
 
 
-def _text(value) -> str:
-    return f"{value:g}" if isinstance(value, numbers.Real) else str(value)
+def _text(value, minus: str = "−") -> str:
+    return f"{value:g}".replace("-", minus) if isinstance(value, numbers.Real) else str(value)
 
 
 def _live(draw, choices: dict[str, Slider], alt: str, caption: str) -> ipywidgets.VBox:

@@ -12,6 +12,13 @@ def test_every_answer_opens_its_reply():
     assert "It shrinks &lt; 1" in page and 'aria-label="What happens?"' in page
 
 
+def test_apostrophes_and_quotation_marks_are_those_of_print():
+    page = ask('Why can\'t it say "no"?', {"It's (\"shy\")": "No.", "The rows' sums": "Yes."}).data
+    assert "Why can’t it say “no”?" in page
+    assert "It’s (“shy”)" in page and "The rows’ sums" in page
+    assert "&#x27;" not in page and "&quot;" not in page
+
+
 @pytest.mark.parametrize("replies, message", [
     ({"only": "Yes."}, "at least two answers, got 1"),
     ({"a": "Yes.", "b": " "}, "the answer 'b' needs a reply")])

@@ -203,6 +203,11 @@ class TestStatic:
         assert [tag["data-step"] for tag in buttons if "data-step" in tag] == ["-1", "1"]
         assert figures.svg(point(0.5)).strip() in self.page(beta=beta)
 
+    def test_negative_numbers_have_a_minus_and_words_keep_their_hyphens(self):
+        page = self.page(titled, beta=[-1, 0.5], title=["Pre-LN", "Post-LN"])
+        assert json.loads(Page(page).data)["values"] == [["−1", "0.5"], ["Pre-LN", "Post-LN"]]
+        assert "<span>−1</span><span>0.5</span>" in page
+
     def test_no_id_stands_twice_and_an_axis_that_is_not_shown_leaves_none(self):
         def bare(beta):
             """Two pairs of axes without ticks."""

@@ -43,6 +43,10 @@ def test_an_id_stands_once_on_a_page(html):
     assert not html.select("svg [id^=matplotlib]")
 
 
+def test_a_citation_stands_apart_from_the_name_before_it(html):
+    assert not re.search(r'(\w|</em>)<a class="footnote-reference', str(html))
+
+
 def test_it_says_what_it_is_and_how_to_cite_it(html, name):
     assert len(html.find("meta", attrs={"name": "description"})["content"]) > 30
     for key in ("title", "description", "type", "site_name"):
