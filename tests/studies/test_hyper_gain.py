@@ -1,5 +1,6 @@
 """The gain that is noted while a model trains."""
 
+import pytest
 import torch
 
 from geolab.tasks import Copy
@@ -32,20 +33,23 @@ def test_the_additive_stream_has_gain_one_and_grows_all_the_same():
             and noted == {name: [1.0] * 3 for name in ("forward", "backward", "single", "met")})
 
 
-def test_what_copies_meet_is_the_sum_of_a_row_and_lanes_have_the_length_that_they_have():
-    """Two lanes and two sublayers: one mixes by (2, −1; 0, 1), and the last one sees the result."""
+@pytest.mark.parametrize("row, met", [((2, -1), 1), ((2, 1), 3)])
+def test_copies_meet_the_sum_of_a_row_and_lanes_are_as_long_as_they_are(row, met):
+    """Two sublayers write nothing, and mix the first two lanes by the rows `row` and (0, 1). The
+    second one sees what the first one made."""
     model = trained("hyper")
-    tokens = TASK.sample("validation").inputs
-    for layer in model.trunk.layers:
-        with torch.no_grad():
+    table = torch.zeros(hyper_gain.STREAMS, 2 + hyper_gain.STREAMS)  # write, read, Hᵀ
+    table[:, 2:] = torch.eye(hyper_gain.STREAMS)
+    table[:2, 2] = torch.tensor(row)
+    with torch.no_grad():
+        for layer in model.trunk.layers:
             for parameter in layer.residual.parameters():
                 parameter.zero_()
-            table = torch.zeros(hyper_gain.STREAMS, 2 + hyper_gain.STREAMS)  # write, read, Hᵀ
-            table[:, 2:] = torch.eye(hyper_gain.STREAMS)
-            table[:2, 2:4] = torch.tensor([[2.0, 0.0], [-1.0, 1.0]])
             layer.residual.static.copy_(table.flatten())
-    found = dict(zip(hyper_gain.MEASURED, hyper_gain.gains(model, tokens).tolist(), strict=True))
-    assert found["single"] == 3 and found["met"] == found["length"] == 1
+    found = hyper_gain.gains(model, TASK.sample("validation").inputs)
+    noted = dict(zip(hyper_gain.MEASURED, found.tolist(), strict=True))
+    assert noted.pop("backward") > 1
+    assert noted == pytest.approx({"forward": 7, "single": 3, "met": met, "length": met})
 
 
 def test_a_model_has_room_for_each_of_its_evaluations():
