@@ -179,13 +179,15 @@ def arms(name: str, size: str) -> list[Arm]:
     return comparison(name, models, task, BUDGETS[size][name], PROTOCOLS[size][name],
                       measure=partial(measure, task), untrained=partial(operators, task))
 
+
+# How the last loss is measured at the paper's size, and in which numbers
+MEASURED = ("The last validation loss, over all validation sequences; the paper takes the best "
+            "one, over 40 drawn batches each. 32-bit numbers, where its code trains in bfloat16.")
 DIFFERS = {
     "cpu": "16 numbers per vector, 32 positions, width 32, a thirtieth of the parameters, batches "
            "of 16 instead of 64, and other numbers of steps.",
-    "paper": "The last validation loss, over all validation sequences; the paper takes the best "
-             "one, over 40 drawn batches each. 32-bit numbers, where its code trains in bfloat16. "
-             "JPmHC has 128 features outside its streams, not 512, and one generator stands for "
-             "the hybrid's four nets.",
+    "paper": f"{MEASURED} JPmHC has 128 features outside its streams, not 512, and one "
+             "generator stands for the hybrid's four nets.",
 }
 NORMS_DIFFER = {"cpu": DIFFERS["cpu"], "paper": "The JPmHC is that of table 6; the paper has an "
                 "earlier one here. 32-bit numbers."}

@@ -22,6 +22,7 @@ STUDIES = {study.name: study for study in (
     echo.STUDY,
     emhc.ECHO,
     emhc_gates.STUDY,
+    emhc_gates.AS_PUBLISHED,
     emhc.GYROSCOPE,
     emhc.NEAR_PI_MULTI,
     emhc.NEAR_PI_SINGLE,

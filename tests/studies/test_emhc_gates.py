@@ -9,6 +9,7 @@ from shared_studies import arm_of, tasks_of
 
 from studies import emhc_gates
 from studies.papers import repeats
+from studies.papers.configurations import EMHC_PUBLISHED
 from studies.registry import STUDIES
 from studies.runner.run import Part
 
@@ -31,6 +32,15 @@ def test_the_models_are_as_published_and_read_the_future(size):
     for arm in GATES.arms(size):
         residual = arm.build().trunk.layers[0].residual
         assert residual.leaks and residual.gate_head is not None, arm.name
+
+
+def test_at_the_paper_s_size_one_study_has_the_public_code_s_four_nets():
+    for arm, own in zip(STUDIES["emhc_gates_published"].arms("paper"), GATES.arms("paper")):
+        assert (arm.part, arm.name, arm.task, arm.budget) == (own.part, own.name, own.task,
+                                                              own.budget)
+        published = EMHC_PUBLISHED["emhc-hybrid-published"].options
+        assert arm.build().trunk.layers[0].residual.options["nets"] == published["nets"]
+        assert own.build().trunk.layers[0].residual.options.get("nets") != published["nets"]
 
 
 def test_near_pi_the_penalty_weighs_half_and_on_the_gyroscope_what_the_name_says():
