@@ -1,28 +1,46 @@
 """Terms that a module adds to the training loss by itself.
 
 The module calls `add_penalty` in its forward pass, and training opens `collect_penalties` around
-that pass.
+that pass. A backward pass that computes a forward pass again adds nothing a second time.
 """
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import Tensor
 
-_collectors: list[list[Tensor]] = []  # the open ones; torch.compile can't follow a ContextVar
+
+class _Open(threading.local):  # torch.compile can't follow a ContextVar
+    def __init__(self):
+        self.collectors: list[tuple[list[Tensor], bool]] = []
+
+
+_open = _Open()
 
 
 @contextmanager
 def collect_penalties() -> Iterator[list[Tensor]]:
-    """Yield a list that takes up what `add_penalty` is given, in the order of the calls."""
-    _collectors.append([])
+    """Yield a list that takes up what `add_penalty` is given in this thread, call by call."""
+    _open.collectors.append(([], torch.is_grad_enabled()))
     try:
-        yield _collectors[-1]
+        yield _open.collectors[-1][0]
     finally:
-        _collectors.pop()
+        _open.collectors.pop()
 
 
 def add_penalty(penalty: Tensor) -> None:
-    """Add a scalar to the training loss. This is a no-op when no collector is open."""
-    if _collectors:
-        _collectors[-1].append(penalty)
+    """Add a scalar to the training loss. This is a no-op when no collector is open.
+
+    Raises: RuntimeError where gradients are off and were on when the collector was opened, as
+        inside reentrant checkpointing: the penalty would be counted and teach nothing.
+    """
+    if not _open.collectors or torch._C._current_graph_task_id() != -1:  # in a backward pass
+        return
+    penalties, with_gradients = _open.collectors[-1]
+    if with_gradients and not torch.is_grad_enabled():
+        raise RuntimeError("penalty must have a gradient while training, got one under "
+                           "torch.no_grad, as reentrant checkpointing computes it; checkpoint "
+                           "with use_reentrant=False")
+    penalties.append(penalty)

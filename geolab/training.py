@@ -1,8 +1,8 @@
 """One training loop: `fit(model, task, budget, seed)`.
 
 AdamW with β = (0.9, 0.95), weight decay on matrices only, and gradients clipped by their norm, as
-E-MHC-Geo trains its benchmark. The learning rate at step t = 0 … T − 1, with w steps of warm-up and
-ε = lr_end, is
+E-MHC-Geo trains its benchmark. `geolab.residuals.decaying` says which matrices. The learning rate
+at step t = 0 … T − 1, with w steps of warm-up and ε = lr_end, is
 
     lr (t + 1) / w                                             t < w
     lr (ε + (1 − ε) (1 + cos(π (t − w) / (T − w))) / 2)        afterwards
@@ -29,6 +29,7 @@ from geolab import distributed
 from geolab.checks import model_options, options, require_count
 from geolab.distributed import Engine
 from geolab.penalties import collect_penalties
+from geolab.residuals import decaying
 from geolab.tasks import Task
 
 
@@ -44,7 +45,7 @@ class Budget:
     lr: float = 2e-3             # the highest, at the end of the warm-up
     lr_end: float = 0.1          # at the last step, as a share of lr
     warmup: int = 30             # steps
-    weight_decay: float = 0.1    # on parameters with two or more axes
+    weight_decay: float = 0.1    # on matrices that multiply features
     clip: float = 1.0            # the largest gradient norm
     evaluate_every: int = 50     # steps
 
@@ -195,10 +196,10 @@ class _Run:
         self.options = {"seed": str(seed), "precision": engine.precision, **options("task", task),
                         **options("budget", budget), **model_options("model", model)}
         self.parallel = distributed.parallel(model, engine)  # it may shard the parameters
-        matrices = [p for p in model.parameters() if p.ndim >= 2]
-        others = [p for p in model.parameters() if p.ndim < 2]
-        groups = [{"params": matrices, "weight_decay": budget.weight_decay},
-                  {"params": others, "weight_decay": 0.0}]
+        names, named = decaying(model), list(model.named_parameters())
+        groups = [{"params": [p for name, p in named if name in names],
+                   "weight_decay": budget.weight_decay},
+                  {"params": [p for name, p in named if name not in names], "weight_decay": 0.0}]
         groups = [group for group in groups if group["params"]]  # torch 2.6 can't load an empty one
         self.optimizer = torch.optim.AdamW(groups, lr=budget.lr, betas=(0.9, 0.95), fused=True)
         self.draws = torch.Generator().manual_seed(seed)

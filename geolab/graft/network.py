@@ -1,5 +1,7 @@
 """`graft`: find the blocks of a network and give each of them its residuals."""
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
@@ -13,7 +15,7 @@ CLOSE = 1e-5  # the distance up to which a start counts as the plain network's
 
 
 def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = True,
-          **options) -> nn.Module:
+          dtype: torch.dtype | None = None, **options) -> nn.Module:
     """Put a residual around every sublayer of a network, in place.
 
     It knows the blocks of nn.TransformerEncoder and nn.TransformerDecoder, of GPT-2, Llama, Qwen2
@@ -23,6 +25,13 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
     that it hands out from there are states. Parameters keep their names. Those of the residuals
     are new, and have ".residuals." in theirs.
 
+    The new weights are float32 at least, because the small updates of a coefficient are lost when
+    they are rounded to half precision. The state stays in the network's dtype. A later
+    `model.to(torch.bfloat16)` rounds them all the same: convert first, then graft.
+
+    A class of transformers may graft itself at the end of its constructor. Where its
+    `from_pretrained` finds no weights of the residuals, they start as in a direct graft.
+
     What a residual adds to the loss reaches it inside `geolab.penalties.collect_penalties`.
 
     Arguments:
@@ -31,16 +40,17 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
         plain: True refuses a residual that doesn't start as the plain network. Then the model
             computes what it computed before, trained weights included. With False the model starts
             elsewhere: train it from scratch.
+        dtype: of the new weights; None is float32, or the block's own dtype where it is wider.
         options: for the residual's constructor.
     Returns: the model.
     Raises: ValueError for a model without known blocks, or one that was grafted before; for a
         residual that doesn't start plain, or whose ends are wider than the network; for a rule that
         computes something else than its block; for a norm after a residual whose state doesn't
-        consist of streams.
+        consist of streams; for a residual that doesn't keep the dtype of the state.
     """
     require_option("plain", plain, (True, False))
     stacks = find_stacks(model)
-    made = [_residuals(blocks, residual, plain, options) for blocks in stacks]  # or raise, first
+    made = [_residuals(blocks, residual, plain, dtype, options) for blocks in stacks]  # or raise
     for blocks, residuals in zip(stacks, made, strict=True):
         reads = reads_other_positions(residual, residuals[0][0].width, **options)
         for block, around in zip(blocks, residuals, strict=True):
@@ -50,7 +60,41 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
     for module in model.modules():
         if isinstance(module, nn.TransformerEncoder):
             module.use_nested_tensor = False  # a fast path around the blocks' own forward
+        elif hasattr(module, "_initialize_weights"):  # of transformers
+            _tell_transformers(module, in_float32=dtype is None)
     return model
+
+
+def _tell_transformers(model: nn.Module, in_float32: bool) -> None:
+    """Let a PreTrainedModel start and load the residuals inside it as they ask for.
+
+    On the meta device nothing is started yet, and `from_pretrained` starts what it doesn't find.
+    Elsewhere all is started, and a later `post_init` leaves it as it is.
+    """
+    parts = [part for module in model.modules() if isinstance(module, Residual)
+             for part in module.modules()]
+    if any(p.is_meta for part in parts for p in part.parameters(recurse=False)):
+        model._initialize_weights = partial(_initialize_weights, model)
+    else:
+        for part in parts:
+            part._is_hf_initialized = True
+    if in_float32:
+        kept = model._keep_in_fp32_modules_strict or ()
+        model._keep_in_fp32_modules_strict = {*kept, "residuals"}
+
+
+@torch.no_grad()
+def _initialize_weights(model: nn.Module, module: nn.Module, *args) -> None:
+    """`PreTrainedModel._initialize_weights`, which comes to the parts of a residual before it."""
+    if not isinstance(module, Residual):
+        type(model)._initialize_weights(model, module, *args)
+        return
+    tensors = [*module.parameters(), *module.buffers()]
+    loaded = [(t, t.clone()) for t in tensors if getattr(t, "_is_hf_initialized", False)]
+    if len(loaded) < len(tensors):
+        module.reset_parameters()
+    for tensor, value in loaded:
+        tensor.copy_(value)
 
 
 def find_stacks(model: nn.Module) -> list[list[nn.Module]]:
@@ -84,7 +128,7 @@ def _refuse(model: nn.Module) -> None:
 
 
 def _residuals(blocks: list[nn.Module], residual: str | type[Residual], plain: bool,
-               options: dict) -> list[list[Residual]]:
+               dtype: torch.dtype | None, options: dict) -> list[list[Residual]]:
     """The residuals of each block of a stack, once nothing speaks against them."""
     parts = [find_rule(block).sublayers(block) for block in blocks]
     width, post_norm = _width(parts[0]), len(parts[0][0]) == 3
@@ -104,13 +148,42 @@ def _residuals(blocks: list[nn.Module], residual: str | type[Residual], plain: b
             "what the sublayers add. graft(..., plain=False) takes it all the same: a trained "
             "model then forgets what it computed")
     made = iter(make_residuals(residual, width, count, **options))
-    return [[next(made).to(_like(block)) for _ in sublayers]
-            for block, sublayers in zip(blocks, parts, strict=True)]
+    found = [[next(made).to(_like(block).device, dtype or _wide(_like(block)))
+              for _ in sublayers] for block, sublayers in zip(blocks, parts, strict=True)]
+    _require_state(found[0][0], residual, width, _like(blocks[0]))
+    return found
 
 
 def _like(block: nn.Module) -> Tensor:
     """A tensor with the device and the dtype of a block's parameters."""
     return next(p for p in block.parameters() if p.is_floating_point())
+
+
+def _wide(like: Tensor) -> torch.dtype:
+    """The dtype of a tensor, or float32 where it is narrower."""
+    return like.dtype if like.dtype.itemsize >= 4 else torch.float32
+
+
+@torch.no_grad()
+def _require_state(made: Residual, residual: str | type[Residual], width: int,
+                   like: Tensor) -> None:
+    """Raise ValueError unless a residual of another dtype than the network's takes its state."""
+    own = {p.dtype for p in made.parameters()} - {like.dtype}
+    if not own or like.dtype.itemsize < 2 or like.is_meta:
+        return
+    with torch.random.fork_rng([like.device] if like.is_cuda else []):
+        try:
+            state = made.expand(torch.randn(1, 2, width).to(like))
+            got = made(state, torch.tanh).dtype
+        except RuntimeError as error:
+            got = error
+    if got != like.dtype:
+        name = residual if isinstance(residual, str) else residual.__name__
+        raise ValueError(
+            f"residual {name!r} must keep a state of {like.dtype} beside its own weights of "
+            f"{own.pop()}, got {got}; let it cast its weights where they meet the state, as "
+            f"geolab.residuals.Linear does, or ask for weights of that dtype: graft(..., "
+            f"dtype={like.dtype})")
 
 
 def _width(sublayers: list[tuple]) -> int:

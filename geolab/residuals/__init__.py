@@ -6,7 +6,7 @@ A new one is one file, one import and one line of REGISTRY.
 import inspect
 
 from geolab.residuals.additive import Additive
-from geolab.residuals.base import Normed, Residual, Sublayer
+from geolab.residuals.base import Normed, Residual, Sublayer, decaying
 from geolab.residuals.benchmark import BenchmarkDelta, BenchmarkJPmHC, BenchmarkMHC
 from geolab.residuals.delta import Delta
 from geolab.residuals.delta_matrix import DeltaMatrix
@@ -16,6 +16,7 @@ from geolab.residuals.hyper import HyperConnections
 from geolab.residuals.jpmhc import JPmHC
 from geolab.residuals.mgt import MGT
 from geolab.residuals.mhc import MHC
+from geolab.residuals.weights import Linear, Weight, float32_at_least
 
 REGISTRY: dict[str, type[Residual]] = {
     "additive": Additive,
@@ -32,8 +33,8 @@ _PLACE = ("self", "width", "index", "count")  # no options: where the residual s
 
 __all__ = ["MGT", "MHC", "REGISTRY", "Additive", "BenchmarkDelta", "BenchmarkJPmHC",
            "BenchmarkMHC", "Cayley", "Delta", "DeltaMatrix", "Exact", "Geodesic", "Hybrid",
-           "HyperConnections", "JPmHC", "Mixer", "Normed", "Residual", "Stream", "Sublayer",
-           "make_residual"]
+           "HyperConnections", "JPmHC", "Linear", "Mixer", "Normed", "Residual", "Stream",
+           "Sublayer", "Weight", "decaying", "make_residual"]
 
 
 def make_residual(residual: str | type[Residual], width: int, index: int = 0, count: int = 1,
@@ -41,7 +42,8 @@ def make_residual(residual: str | type[Residual], width: int, index: int = 0, co
     """A residual by its registered name, or by its class.
 
     Its attribute `options` keeps the options, sorted by name. A checkpoint knows the model by them,
-    including those that only set the start.
+    including those that only set the start. Its parameters are float32 where the default dtype is
+    narrower.
 
     Arguments:
         residual: a name in REGISTRY, or a class.
@@ -58,7 +60,8 @@ def make_residual(residual: str | type[Residual], width: int, index: int = 0, co
         name = residual if isinstance(residual, str) else residual.__name__
         raise TypeError(f"residual {name!r} has no option {', '.join(map(repr, unknown))}; "
                         f"its options: {', '.join(known) or 'none'}")
-    made = make(width, index=index, count=count, **options)
+    with float32_at_least():
+        made = make(width, index=index, count=count, **options)
     made.options = dict(sorted(options.items()))
     return made
 

@@ -25,7 +25,8 @@ class Residual(nn.Module, ABC):
     last one, once each.
 
     A residual holds parameters and options, but no tensors of a batch: it returns what it computes.
-    Options are keyword arguments of its constructor.
+    Options are keyword arguments of its constructor. What has parameters of its own is read where
+    it is called, since hooks that bring weights from elsewhere run there.
 
     Arguments:
         width: D.
@@ -40,6 +41,7 @@ class Residual(nn.Module, ABC):
     reach = 1       # how many positions its own convolutions read, including the present one
     leaks = False   # whether an output depends on later inputs, as in some published forms
     lends = False   # whether another sublayer uses parameters of this one
+    decayed: tuple[str, ...] = ()  # which parameters of its own multiply features: see `decaying`
     step: Callable[[Any, Sublayer], Any]
     spectrum = ""   # eigenvalues of what multiplies the state, with all coefficients held fixed
 
@@ -55,6 +57,22 @@ class Residual(nn.Module, ABC):
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+
+    def reset_parameters(self) -> None:
+        """Start every parameter and buffer anew, in place: those of its parts, then its own.
+
+        A network calls it whose weights were made on the meta device, or are missing in a
+        checkpoint.
+        Raises: NotImplementedError for a part that doesn't say how it starts.
+        """
+        for part in self.children():
+            _reset(part)
+        self.start_own()
+
+    def start_own(self) -> None:
+        """Set the parameters and buffers that are this module's own. Its constructor calls it last.
+        """
+        _require_no_own(self, "start_own")
 
     def follow(self, before: "Residual") -> None:
         """Take what this sublayer shares with the one before. A network calls it once, when made.
@@ -81,6 +99,46 @@ class Residual(nn.Module, ABC):
     def reduce(self, state: Tensor) -> Tensor:
         """state -> (B, T, D), at the network's exit."""
         return state
+
+
+def _reset(part: nn.Module) -> None:
+    for inner in part.children():
+        _reset(inner)
+    # nn.MultiheadAttention hides it
+    own = getattr(part, "reset_parameters", None) or getattr(part, "_reset_parameters", None)
+    if own is None:
+        _require_no_own(part, "reset_parameters")
+    else:
+        own()
+
+
+def _require_no_own(module: nn.Module, wanted: str) -> None:
+    own = [name for found in (module.named_parameters, module.named_buffers)
+           for name, _ in found(recurse=False)]
+    if own:
+        raise NotImplementedError(
+            f"{type(module).__name__} must define {wanted}(), which sets {', '.join(own)}: a "
+            "network that was made on the meta device, or loaded from a checkpoint without them, "
+            "calls it")
+
+
+def decaying(model: nn.Module) -> set[str]:
+    """The names of the parameters that weight decay shrinks.
+
+    Outside of residuals they are all parameters with two or more axes. Of a residual and its parts
+    they are the matrices that multiply features: the weights of nn.Linear, and what a module names
+    in its attribute `decayed`. Any other weight of a residual is the connection itself, such as a
+    table of streams, a scale, a bias or a kernel.
+    """
+    inside = {part for module in model.modules() if isinstance(module, Residual)
+              for part in module.modules()}
+    return {f"{path}.{name}".removeprefix(".") for path, module in model.named_modules()
+            for name, p in module.named_parameters(recurse=False)
+            if (name in _marked(module) if module in inside else p.ndim >= 2)}
+
+
+def _marked(module: nn.Module) -> tuple[str, ...]:
+    return getattr(module, "decayed", ("weight",) if isinstance(module, nn.Linear) else ())
 
 
 @dataclass  # not frozen: what makes one is then not compiled by PyTorch 2.11

@@ -18,14 +18,15 @@ Legend: B batch, T positions, D model width, n = 4 slices.
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from geolab.operators import delta_shortcut, outside_autocast, stream_mix, unit_direction
 from geolab.residuals.base import Residual, Sublayer
 from geolab.residuals.jpmhc import JPmHC
 from geolab.residuals.mhc import ConstrainedMaps
-from geolab.residuals.pooling import Hidden, small_linear
+from geolab.residuals.pooling import Hidden
 from geolab.residuals.streams import StreamCoefficients
+from geolab.residuals.weights import normal, small_linear
 
 SLICES = 4
 EPS = 1e-12  # of the direction's normalisation
@@ -115,7 +116,7 @@ class BenchmarkMHC(Residual):
         super().__init__(width, index, count)
         if width % SLICES:
             raise ValueError(f"width must be divisible by {SLICES}, got {width}")
-        self.maps = ConstrainedMaps(width, torch.full((SLICES,), 0.5), diagonal, iterations=20,
+        self.maps = ConstrainedMaps(width, (0.5,) * SLICES, diagonal, iterations=20,
                                     order="row-column", std=0.02, eps=1e-6, norm_weight=True)
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
@@ -125,7 +126,8 @@ class BenchmarkMHC(Residual):
         rows = torch.cat([read.unsqueeze(-2), mix], dim=-2)
         heard, mixed = stream_mix(slices, rows).split([1, SLICES], dim=-2)
         update = sublayer(heard.squeeze(-2).repeat(1, 1, SLICES))
-        return torch.addcmul(mixed, write.unsqueeze(-1), update.view_as(slices)).flatten(-2)
+        write = write.to(mixed.dtype).unsqueeze(-1)
+        return torch.addcmul(mixed, write, update.view_as(slices)).flatten(-2)
 
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         """a (B, T, 4), b (B, T, 4) and H (B, T, 4, 4) at a state (B, T, D)."""
@@ -143,4 +145,4 @@ class BenchmarkJPmHC(JPmHC):
 
     def __init__(self, width: int, index: int = 0, count: int = 1, **options):
         super().__init__(width, index, count, **options)
-        nn.init.normal_(self.generate.weight, std=0.02)
+        self.generate.start(normal, std=0.02)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from geolab.checks import require_number, require_option
 from geolab.operators import delta_update, outside_autocast, unit_direction, widened
 from geolab.residuals.base import Normed, Residual, Sublayer
+from geolab.residuals.weights import Linear, normal
 
 VALUES = {
     "sigmoid": lambda logit: torch.sigmoid(logit),           # the paper, section 4.1
@@ -107,8 +108,7 @@ class DeltaRule(Residual):
         if beta_fixed is None:
             self.beta_head = _beta_head(gate, gate_inputs, width, beta_init)
         if value != "constant":
-            self.value_head = nn.Linear(width, channels)
-            _init_linear(self.value_head, width)
+            self.value_head = _started(Linear(width, channels), width)
         if map == "v":
             self.direction_head = direction_mlp(direction_inputs, width)
 
@@ -179,7 +179,7 @@ class DeltaRule(Residual):
             logit = self.beta_head(x)
         else:
             with outside_autocast(x):
-                logit = self.beta_head(x.to(next(self.beta_head.parameters()).dtype))
+                logit = self.beta_head(widened(x))
         return 2 * torch.sigmoid(widened(logit).squeeze(-1))
 
 
@@ -200,25 +200,18 @@ class Delta(DeltaRule):
 
 def direction_mlp(inputs: int, width: int) -> nn.Sequential:
     """φ_k, the v-Map's small branch: (..., inputs) -> (..., D), through D/4 features."""
-    branch = nn.Sequential(nn.Linear(inputs, width // 4, bias=False), nn.GELU(),
-                           nn.Linear(width // 4, width, bias=False))
-    for layer in branch[::2]:
-        _init_linear(layer, width)
-    return branch
+    down, up = Linear(inputs, width // 4, bias=False), Linear(width // 4, width, bias=False)
+    return nn.Sequential(_started(down, width), nn.GELU(), _started(up, width))
 
 
 def _beta_head(gate: str, inputs: int, width: int, beta_init: float) -> nn.Module:
-    last = nn.Linear(inputs if gate == "linear" else 128, 1)
-    first = [] if gate == "linear" else [nn.Linear(inputs, 128, bias=False), nn.Tanh()]
-    for layer in [*first[:1], last]:
-        _init_linear(layer, width)
-    with torch.no_grad():
-        last.bias.fill_(math.log(beta_init / (2 - beta_init)))
+    last = Linear(inputs if gate == "linear" else 128, 1)
+    first = [] if gate == "linear" else [
+        _started(Linear(inputs, 128, bias=False), width), nn.Tanh()]
+    _started(last, width, bias=math.log(beta_init / (2 - beta_init)))
     return nn.Sequential(*first, last) if first else last
 
 
-def _init_linear(layer: nn.Linear, width: int) -> None:
-    """N(0, (0.5/√D)²), the published code's rule for every matrix; biases start at zero."""
-    nn.init.normal_(layer.weight, std=0.5 / math.sqrt(width))
-    if layer.bias is not None:
-        nn.init.zeros_(layer.bias)
+def _started(layer: Linear, width: int, bias: float = 0.0) -> Linear:
+    """N(0, (0.5/√D)²), the published code's rule for every matrix; biases start at a number."""
+    return layer.start(normal, std=0.5 / math.sqrt(width), bias=bias)

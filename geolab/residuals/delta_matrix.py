@@ -25,6 +25,7 @@ from geolab.checks import require_count, require_option
 from geolab.residuals.base import Residual
 from geolab.residuals.delta import DeltaRule
 from geolab.residuals.delta_pool import POOLS, Pool
+from geolab.residuals.weights import Weight, put
 
 COMPRESSORS = ("token", "channel", "channel-conv")
 EXPANSIONS = ("repeat", "conv")
@@ -108,14 +109,14 @@ class DeltaMatrix(DeltaRule):
         self.compressor = None if borrows else compressor()
         if self.last:
             self.readout = compressor()
-        expander = identity_kernel(width * channels, kernel)
-        self.expander = nn.Parameter(expander) if self.first and expand == "conv" else None
+        self.expander = Weight(width * channels, kernel, how=_start_kernel) \
+            if self.first and expand == "conv" else None
 
     def expand(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, D, d_v)."""
         if self.expander is None:
             return x.unsqueeze(-1).expand(*x.shape, self.channels)
-        channels = causal_convolution(x, self.expander)
+        channels = causal_convolution(x, self.expander())
         return channels.unflatten(-1, (self.width, self.channels)).contiguous()
 
     def follow(self, before: Residual) -> None:
@@ -156,8 +157,14 @@ class TokenCompressor(nn.Module):
 
     def __init__(self, width: int, channels: int, kernel: int, init: str):
         super().__init__()
-        self.kernel = nn.Parameter(_kernel(width, init, identity_kernel(width * channels, kernel)))
-        self.read = nn.Parameter(torch.full((channels,), 1 / channels))
+        self.width, self.published = width, init == "published"
+        self.kernel = nn.Parameter(torch.empty(width * channels, kernel))
+        self.read = nn.Parameter(torch.empty(channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        _start_kernel(self.kernel, self.width if self.published else None)
+        nn.init.constant_(self.read, 1 / len(self.read))
 
     def forward(self, state: Tensor) -> Tensor:
         D, channels = state.shape[-2:]
@@ -176,10 +183,21 @@ class ChannelCompressor(nn.Module):
 
     def __init__(self, width: int, channels: int, convolve: bool, init: str):
         super().__init__()
-        own = F.one_hot(torch.full((width,), (channels - 1) // 2), channels).float()
-        mean = torch.full((width, channels), 1 / channels)
-        self.kernel = nn.Parameter(_kernel(width, init, own if convolve else mean))
-        self.read = nn.Parameter(torch.full((channels,), 1 / channels)) if convolve else None
+        self.published = init == "published"
+        self.kernel = nn.Parameter(torch.empty(width, channels))
+        self.read = nn.Parameter(torch.empty(channels)) if convolve else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        width, channels = self.kernel.shape
+        if self.published:
+            _start_kernel(self.kernel, width)
+        elif self.read is None:
+            nn.init.constant_(self.kernel, 1 / channels)
+        else:
+            put(self.kernel, F.one_hot(torch.full((width,), (channels - 1) // 2), channels))
+        if self.read is not None:
+            nn.init.constant_(self.read, 1 / channels)
 
     def weights(self) -> Tensor:
         """c, (D, d_v)."""
@@ -192,7 +210,7 @@ class ChannelCompressor(nn.Module):
         return self.kernel @ placed
 
     def forward(self, state: Tensor) -> Tensor:
-        return (state * self.weights()).sum(-1)
+        return (state * self.weights().to(state.dtype)).sum(-1)
 
 
 def causal_convolution(x: Tensor, kernel: Tensor) -> Tensor:
@@ -204,7 +222,8 @@ def causal_convolution(x: Tensor, kernel: Tensor) -> Tensor:
     Returns: (B, T, m C).
     """
     past = F.pad(x, (0, 0, kernel.shape[-1] - 1, 0)).transpose(-2, -1)
-    return F.conv1d(past, kernel.unsqueeze(1), groups=x.shape[-1]).transpose(-2, -1)
+    kernel = kernel.to(x.dtype).unsqueeze(1)
+    return F.conv1d(past, kernel, groups=x.shape[-1]).transpose(-2, -1)
 
 
 def identity_kernel(features: int, kernel: int) -> Tensor:
@@ -212,7 +231,9 @@ def identity_kernel(features: int, kernel: int) -> Tensor:
     return F.one_hot(torch.full((features,), kernel - 1), kernel).float()
 
 
-def _kernel(width: int, init: str, identity: Tensor) -> Tensor:
-    if init == "identity":
-        return identity
-    return torch.randn_like(identity) * (0.5 / math.sqrt(width))
+def _start_kernel(kernel: Tensor, width: int | None = None) -> None:
+    """The identity, or N(0, (0.5/√D)²) where a width D is given."""
+    if width is None:
+        put(kernel, identity_kernel(*kernel.shape))
+    else:
+        nn.init.normal_(kernel, std=0.5 / math.sqrt(width))

@@ -32,12 +32,18 @@ class Pool(nn.Module):
         require_option("how", how, POOLS)
         self.how, self.features = how, width * channels if how == "flatten" else width
         if how == "attention":
-            self.query = nn.Parameter(torch.randn(width) * (0.5 / math.sqrt(width)))
+            self.query = nn.Parameter(torch.empty(width))
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        if self.how == "attention":
+            nn.init.normal_(self.query, std=0.5 / math.sqrt(len(self.query)))
 
     def forward(self, state: Tensor) -> Tensor:
         if self.how == "mean":
             return state.mean(-1)
         if self.how == "flatten":
             return state.flatten(-2)
-        weights = (state * self.query.unsqueeze(-1)).sum(-2).softmax(-1)      # (B, T, d_v)
+        query = self.query.to(state.dtype).unsqueeze(-1)
+        weights = (state * query).sum(-2).softmax(-1)                         # (B, T, d_v)
         return (state * weights.unsqueeze(-2)).sum(-1)

@@ -30,6 +30,7 @@ from geolab.operators.streams import stream_mix
 from geolab.residuals.base import Residual, Sublayer, between
 from geolab.residuals.gating import gated, penalise, plane_direction_gate, start_generator
 from geolab.residuals.pooling import Generator, pool
+from geolab.residuals.weights import Linear, as_linear, zero
 
 
 class OperatorCoefficients(NamedTuple):
@@ -65,6 +66,8 @@ class _Series(Residual):
         before, after: P_pre and P_post, (D, D), or None for maps="none".
     """
 
+    decayed = ("before", "after")
+
     def __init__(self, width: int, index: int = 0, count: int = 1, *, sizes: Sequence[int],
                  streams: int = 4, pool: str = "causal", hidden_ratio: float = 4,
                  nets: str = "one", maps: str = "identity", normalise: bool = False):
@@ -78,14 +81,25 @@ class _Series(Residual):
         self.streams, self.leaks = streams, pool == "sequence"
         self.generator = Generator(width, int(width / hidden_ratio),
                                    sum(sizes) if nets == "one" else sizes, pool, normalise)
-        self.before = None if maps == "none" else _square(width, maps)
-        self.after = None if maps == "none" else _square(width, maps)
+        self.maps = maps
+        self.before, self.after = (None if maps == "none" else nn.Parameter(
+            torch.empty(width, width)) for _ in range(2))
+        self.start_own()
+
+    def start_own(self) -> None:
+        for weight in (self.before, self.after):
+            if weight is not None:
+                as_linear(weight)  # overwritten, but the seeds of stored runs count these draws
+                if self.maps == "identity":
+                    nn.init.eye_(weight)
+                else:
+                    nn.init.normal_(weight, std=0.02)
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         z = self.shortcut(state)
         if self.before is None or self.after is None:
             return z + sublayer(z)
-        return z + between(sublayer, z, self.before, self.after)
+        return z + between(sublayer, z, self.before.to(z.dtype), self.after.to(z.dtype))
 
     def shortcut(self, state: Tensor) -> Tensor:
         """Z of a state (B, T, D). A subclass overrides it to make G and apply it in one go."""
@@ -163,9 +177,7 @@ class Hybrid(_Series):
         start_generator(self.generator, streams, start, beta_init, gate_bias)
         self.gate_head = None
         if gate_head == "linear":
-            self.gate_head = nn.Linear(width, 1)
-            nn.init.zeros_(self.gate_head.weight)
-            nn.init.constant_(self.gate_head.bias, gate_bias)
+            self.gate_head = Linear(width, 1).start(zero, bias=gate_bias)
         self.gate = gate
         self.penalty = (0.1 if gate == "soft" else 0.0) if penalty is None else penalty
         require_number("penalty", self.penalty, 0)
@@ -255,13 +267,6 @@ class Exact(_Series):
         w = numbers.new_zeros(*numbers.shape[:-1], 4, 4)
         w[..., row, column] = numbers
         return OperatorCoefficients(cayley_skew4(skew(w)))
-
-
-# ---------------------------------------------------------------- maps and checks
-
-def _square(width: int, maps: str) -> Tensor:
-    weight = nn.Linear(width, width, bias=False).weight
-    return nn.init.eye_(weight) if maps == "identity" else nn.init.normal_(weight, std=0.02)
 
 
 def _require_streams(width: int, streams: int, name: str = "streams") -> None:

@@ -25,8 +25,9 @@ from geolab.operators.streams import stream_mix, stream_mix_write, stream_read
 from geolab.residuals.base import Sublayer
 from geolab.residuals.emhc import OperatorCoefficients
 from geolab.residuals.gating import gated, penalise, plane_direction_gate, start_generator
-from geolab.residuals.pooling import Generator, small_linear
+from geolab.residuals.pooling import Generator
 from geolab.residuals.streams import Streams
+from geolab.residuals.weights import small_linear
 
 
 class Stream(Streams):

@@ -40,10 +40,9 @@ def penalise(gate: Tensor, weight: float) -> None:
         add_penalty(weight * midpoint_penalty(gate).mean())
 
 
-@torch.no_grad()
 def start_generator(generator: Generator, streams: int, start: str, beta_init: float,
                     gate_bias: float | None = None, reflected: int | None = None) -> None:
-    """Set the biases of the last layer: u, v, β and, with a gate, k and γ.
+    """Let the last layer's biases start as u, v, β and, with a gate, k and γ.
 
     The gate's weights become zero, so γ = σ(gate_bias). Where γ has a head of its own, k comes
     last. k has n numbers, or `reflected` many.
@@ -52,12 +51,20 @@ def start_generator(generator: Generator, streams: int, start: str, beta_init: f
     require_number("beta_init", beta_init, 0, strict=True)
     if gate_bias is not None:
         require_number("gate_bias", gate_bias)
-    reflected, bias = reflected or streams, generator[-1].bias
+    generator[-1].start(_start_last, streams=streams, start=start, beta_init=beta_init,
+                        gate_bias=gate_bias, reflected=reflected or streams)
+
+
+@torch.no_grad()
+def _start_last(layer: nn.Module, streams: int, start: str, beta_init: float,
+                gate_bias: float | None, reflected: int) -> None:
+    bias = layer.bias
     if start == "plane":
-        bias[:2 * streams] = nn.init.orthogonal_(torch.empty(2, streams)).flatten()
+        plane = torch.empty(2, streams, dtype=torch.float32, device=bias.device)
+        bias[:2 * streams] = nn.init.orthogonal_(plane).flatten()
         bias[2 * streams] = math.log(math.expm1(beta_init))
         if gate_bias is not None:
             bias[2 * streams + 1:2 * streams + 1 + reflected] = unit_direction(
-                torch.randn(reflected))
+                torch.randn(reflected, dtype=torch.float32, device=bias.device))
     if len(bias) == 2 * streams + 2 + reflected:
-        generator[-1].weight[-1], bias[-1] = 0.0, gate_bias
+        layer.weight[-1], bias[-1] = 0.0, gate_bias

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from geolab.checks import require_option
 from geolab.residuals.streams import StreamCoefficients, Streams
+from geolab.residuals.weights import Linear, put, zero
 
 
 class HyperConnections(Streams):
@@ -40,14 +41,19 @@ class HyperConnections(Streams):
         require_option("dynamic", dynamic, (True, False))
         require_option("tanh", tanh, (True, False))
         self.dynamic, self.tanh = dynamic, tanh
-        read = torch.eye(streams)[index % streams]
-        table = torch.cat([torch.ones(streams, 1), read.unsqueeze(-1), torch.eye(streams)], dim=-1)
-        # one axis: the paper decays no static weight, nor does `fit` decay a vector
-        self.static = nn.Parameter(table.flatten())
+        self.stream = index % streams  # k
+        self.static = nn.Parameter(torch.empty(streams * (streams + 2)))  # the table, row by row
         if dynamic:
-            self.generate = nn.Linear(width, streams + 2, bias=False)
-            nn.init.zeros_(self.generate.weight)
-            self.scale = nn.Parameter(torch.full((2,), 0.01))  # of b, and of a and A
+            self.generate = Linear(width, streams + 2, bias=False).start(zero)
+            self.scale = nn.Parameter(torch.empty(2))  # of b, and of a and A
+        self.start_own()
+
+    def start_own(self) -> None:
+        n = self.streams
+        read = torch.eye(n)[self.stream].unsqueeze(-1)
+        put(self.static, torch.cat([torch.ones(n, 1), read, torch.eye(n)], dim=-1).flatten())
+        if self.dynamic:
+            nn.init.constant_(self.scale, 0.01)
 
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         table = self.static.view(self.streams, -1).expand(*state.shape[:-1], -1)  # (B, T, n, n + 2)

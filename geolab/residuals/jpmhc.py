@@ -16,12 +16,15 @@ The paper's figure has a LayerNorm after each merge: that is norm_at="post" of t
 Legend: B batch, T positions, D width, n streams.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number, require_option
 from geolab.operators import cayley_iterated, cayley_skew4, skew, widened
 from geolab.residuals.streams import StreamCoefficients, Streams
+from geolab.residuals.weights import LayerNorm, Linear, Weight, put, zero
 
 
 class JPmHC(Streams):
@@ -65,20 +68,24 @@ class JPmHC(Streams):
         require_number("temperature", temperature, 0, strict=True)
         self.retraction, self.steps, self.alpha = retraction, steps, alpha
         self.temperature, self.ends = temperature, ends
-        self.norm = nn.LayerNorm(streams * width) if norm == "layer" else nn.RMSNorm(
+        self.norm = LayerNorm(streams * width) if norm == "layer" else nn.RMSNorm(
             streams * width, eps=1e-5, elementwise_affine=False)
-        self.generate = nn.Linear(streams * width, 3 * streams**2)
-        nn.init.zeros_(self.generate.weight)
-        nn.init.zeros_(self.generate.bias)
-        self.scale = nn.Parameter(torch.ones(1)) if write_scale else 1.0
+        self.generate = Linear(streams * width, 3 * streams**2).start(zero)
+        self.scale = nn.Parameter(torch.empty(1)) if write_scale else 1.0
         if ends == "scaled" and self.first:
-            apart = torch.randn(streams, width)
-            self.entry = nn.Parameter(1 + apart - apart.mean(0))
+            self.entry = Weight(streams, width, how=_rescalings)
         if ends == "scaled" and self.last:
-            self.exit = nn.Parameter(torch.full((streams, width), 1 / streams))
+            self.exit = Weight(streams, width, how=partial(nn.init.constant_, val=1 / streams))
+        self.start_own()
+
+    def start_own(self) -> None:
+        if isinstance(self.scale, Tensor):
+            nn.init.ones_(self.scale)
 
     def expand(self, x: Tensor) -> Tensor:
-        return x.unsqueeze(-2) * self.entry if self.ends == "scaled" else super().expand(x)
+        if self.ends == "scaled":
+            return x.unsqueeze(-2) * self.entry().to(x.dtype)
+        return super().expand(x)
 
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         logits = widened(self.generate(self.norm(state.flatten(-2))))
@@ -93,4 +100,12 @@ class JPmHC(Streams):
         return cayley_iterated(w, steps=self.steps, alpha=self.alpha, start="shifted")
 
     def reduce(self, state: Tensor) -> Tensor:
-        return (state * self.exit).sum(-2) if self.ends == "scaled" else super().reduce(state)
+        if self.ends == "scaled":
+            return (state * self.exit().to(state.dtype)).sum(-2)
+        return super().reduce(state)
+
+
+def _rescalings(entry: Tensor) -> None:
+    """Numbers around 1, whose mean over the streams is 1."""
+    apart = torch.randn_like(entry)
+    put(entry, 1 + apart - apart.mean(0))

@@ -14,6 +14,7 @@ Legend: B batch, T positions, D model width.
 """
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from geolab.checks import require_number, require_option
 from geolab.operators import diagonal_update
 from geolab.residuals.base import Residual, Sublayer
+from geolab.residuals.weights import LayerNorm, Weight, as_linear
 
 
 class MGTCoefficients(NamedTuple):
@@ -78,33 +80,45 @@ class MGT(Residual):
         self.gate, self.erase = gate, erase
         self.beta_scale, self.beta_offset = beta_scale, beta_offset
         if gate or erase:
-            self.logits = nn.Linear(width, width * (gate + erase), bias=False)  # W_gate over W_β
-            with torch.no_grad():
-                self.logits.weight[:width * gate].normal_(std=1 / math.sqrt(width))
-                self.logits.weight[width * gate:].zero_()
+            self.logits = Weight(width * (gate + erase), width, decays=True,  # W_gate over W_β
+                                 how=partial(_start_logits, of_gate=width * gate))
         if gate:
-            self.gate_norm = nn.LayerNorm(width)
-            nn.init.constant_(self.gate_norm.bias, 2.0)
+            self.gate_norm = LayerNorm(width, bias=2.0)
         if erase:
-            start = math.atanh((beta_init - beta_offset) / beta_scale)
-            self.beta_bias = nn.Parameter(torch.full((width,), start))
+            self.beta_start = math.atanh((beta_init - beta_offset) / beta_scale)
+            self.alpha_start = float(alpha_init)
+            self.beta_bias = nn.Parameter(torch.empty(width))
             # one axis, because FSDP2 can't shard a parameter without axes
-            self.alpha = nn.Parameter(torch.full((1,), float(alpha_init)))
+            self.alpha = nn.Parameter(torch.empty(1))
+        self.start_own()
+
+    def start_own(self) -> None:
+        if self.erase:
+            nn.init.constant_(self.beta_bias, self.beta_start)
+            nn.init.constant_(self.alpha, self.alpha_start)
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         gate, beta, alpha = self.coefficients(state)
-        update = sublayer(state) if gate is None else gate * sublayer(state)
+        update = sublayer(state) if gate is None else gate.to(state.dtype) * sublayer(state)
         return state + update if beta is None else diagonal_update(state, update, beta, alpha)
 
     def coefficients(self, state: Tensor) -> MGTCoefficients:
         """G, β and α at a state (B, T, D)."""
         gate = beta = alpha = None
         # the two maps separately, so that neither half of the product is copied
-        maps = iter(self.logits.weight.split(self.width) if self.gate or self.erase else ())
+        maps = iter(self.logits().to(state.dtype).split(self.width)
+                    if self.gate or self.erase else ())
         if self.gate:
             gate = torch.sigmoid(self.gate_norm(F.linear(state, next(maps))))
         if self.erase:
-            rate = torch.tanh(F.linear(state, next(maps), self.beta_bias))
+            rate = torch.tanh(F.linear(state, next(maps), self.beta_bias.to(state.dtype)))
             beta = (self.beta_scale * rate).add_(self.beta_offset)
             alpha = self.alpha.clone()  # unlike the parameter, it has no gradient under no_grad
         return MGTCoefficients(gate, beta, alpha)
+
+
+def _start_logits(weight: Tensor, of_gate: int) -> None:
+    """N(0, 1/D) for W_gate, its first rows, and W_β = 0."""
+    as_linear(weight)  # overwritten, but the seeds of stored runs count these draws
+    weight[:of_gate].normal_(std=1 / math.sqrt(weight.shape[1]))
+    weight[of_gate:].zero_()

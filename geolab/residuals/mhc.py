@@ -12,8 +12,10 @@ does nothing and learns nothing.
 Legend: B batch, T positions, D width, n streams.
 """
 
-from collections.abc import Collection
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,19 +25,22 @@ from geolab.operators import rms_linear, sinkhorn, stream_mix_write, stream_read
 from geolab.operators.joined import joins, stream_generate_read, stream_join
 from geolab.residuals.base import Sublayer
 from geolab.residuals.streams import StreamCoefficients, Streams
+from geolab.residuals.weights import Weight, as_linear, put
 
 MAPS = ("read", "write", "mix")  # a, b and H
 
 
 class ConstrainedMaps(nn.Module):
-    """a, b and H of each token: (..., outputs) -> StreamCoefficients, with `at` from its features.
+    """a, b and H of each token, made of one linear map of its features over their root mean square.
 
-    The outputs are those of one linear map of the token's features, divided by their root mean
-    square.
+    What applies the map is the caller's: `maps(use)` is `use(W, eps, coefficients)`, where
+    `coefficients` makes a, b and H of the map's numbers. So the map can be joined with what comes
+    before and after it, and its weights are read where this module is called. `at` has a, b and H
+    of tokens.
 
     Arguments:
         features: n · D, or the size of what the maps read.
-        read: (n,), the start of a; each number in (0, 1).
+        read: n numbers in (0, 1), the start of a.
         diagonal: the bias on the diagonal of H's logits, which is 0 off the diagonal.
         iterations, order: of Sinkhorn's normalisation.
         std: the standard deviation of the linear map's entries at the start.
@@ -48,8 +53,8 @@ class ConstrainedMaps(nn.Module):
     step 1.
     """
 
-    def __init__(self, features: int, read: Tensor, diagonal: float, iterations: int, order: str,
-                 std: float = 0.0, eps: float = 1e-20, norm_weight: bool = False,
+    def __init__(self, features: int, read: Sequence[float], diagonal: float, iterations: int,
+                 order: str, std: float = 0.0, eps: float = 1e-20, norm_weight: bool = False,
                  without: Collection[str] = ()):
         super().__init__()
         require_option("order", order, ("column-row", "row-column"))
@@ -59,32 +64,48 @@ class ConstrainedMaps(nn.Module):
             require_option("without", name, MAPS)
         n = len(read)
         self.streams, self.iterations, self.order, self.eps = n, iterations, order, eps
-        starts = (read.logit(), torch.zeros(n), diagonal * torch.eye(n).flatten())
-        biases = {name: start for name, start in zip(MAPS, starts, strict=True)
-                  if name not in without}
-        self.sizes = {name: len(bias) for name, bias in biases.items()}
-        if not biases:
+        self.read, self.diagonal = tuple(read), diagonal
+        self.sizes = {name: size for name, size in zip(MAPS, (n, n, n * n), strict=True)
+                      if name not in without}
+        if not self.sizes:
             return
-        self.generate = nn.Linear(features, sum(self.sizes.values()), bias=False)
-        nn.init.normal_(self.generate.weight, std=std)
-        self.norm_weight = nn.Parameter(torch.ones(features)) if norm_weight else None
-        self.scale = nn.Parameter(torch.full((len(biases),), 0.01))  # of the logits of a, b and H
-        self.bias = nn.Parameter(torch.cat(list(biases.values())))
+        self.generate = Weight(sum(self.sizes.values()), features, decays=True,
+                               how=partial(_start_map, std=std))
+        self.norm_weight = nn.Parameter(torch.empty(features)) if norm_weight else None
+        self.scale = nn.Parameter(torch.empty(len(self.sizes)))  # of the logits of a, b and H
+        self.bias = nn.Parameter(torch.empty(sum(self.sizes.values())))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        if not self.sizes:
+            return
+        n = self.streams
+        starts = {"read": torch.tensor(self.read).logit(), "write": torch.zeros(n),
+                  "mix": self.diagonal * torch.eye(n).flatten()}
+        put(self.bias, torch.cat([starts[name] for name in self.sizes]))
+        nn.init.constant_(self.scale, 0.01)
+        if self.norm_weight is not None:
+            nn.init.ones_(self.norm_weight)
 
     def at(self, x: Tensor) -> StreamCoefficients:
         """The coefficients of tokens x, (..., features)."""
-        return self(rms_linear(x, *self.linear()) if self.sizes else x[..., :0])
+        if not self.sizes:
+            return self.coefficients(x[..., :0])
+        return self(lambda weight, eps, generated: generated(rms_linear(x, weight, eps)))
 
-    def linear(self) -> tuple[Tensor, float]:
-        """The linear map and the norm's guard, as `rms_linear` takes them."""
-        weight, sizes = self.generate.weight, self.sizes.values()
+    def forward(self, use: Callable[..., Any]) -> Any:
+        return use(*self._map(), self.coefficients)
+
+    def _map(self) -> tuple[Tensor, float]:
+        weight, sizes = self.generate(), self.sizes.values()
         scale = torch.cat([s.expand(k) for s, k in zip(self.scale, sizes, strict=True)])
         if self.norm_weight is not None:
             weight = weight * self.norm_weight
         # scale the matrix, not all the tokens' logits
         return scale.unsqueeze(-1) * weight, self.eps
 
-    def forward(self, numbers: Tensor) -> StreamCoefficients:
+    def coefficients(self, numbers: Tensor) -> StreamCoefficients:
+        """a, b and H of the map's numbers, (..., outputs)."""
         n, shape = self.streams, numbers.shape[:-1]
         sizes = list(self.sizes.values())
         logits = (numbers + self.bias).split(sizes, dim=-1) if sizes else ()
@@ -141,14 +162,11 @@ class MHC(Streams):
         require_option("readout", readout, ("mean", "learned"))
         self.readout, self.without = readout, tuple(without)
         # between one stream and the mean of all
-        read = (torch.eye(streams)[index % streams] + 1 / streams) / 2
+        read = [((k == index % streams) + 1 / streams) / 2 for k in range(streams)]
         self.maps = ConstrainedMaps(streams * width, read, diagonal, iterations, order,
                                     without=without)
         if self.last and readout == "learned":
-            self.head = nn.Linear(streams * width, streams, bias=False)
-            nn.init.zeros_(self.head.weight)
-            self.head_scale = nn.Parameter(torch.tensor([0.01]))
-            self.head_bias = nn.Parameter(torch.full((streams,), 1 / streams).logit())
+            self.head = Readout(streams, width, self.maps.eps)
 
     def joins(self, state: Tensor) -> bool:
         # a subclass may take another step
@@ -163,16 +181,43 @@ class MHC(Streams):
     def step(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
         """`forward` without its last write, from a state or from one that isn't written either."""
         if isinstance(state, Unwritten):
-            x, heard, _, write, mix = stream_join(*state, *self.maps.linear(), self.maps)
+            x, heard, _, write, mix = self.maps(partial(stream_join, *state))
         else:
-            x, heard, _, write, mix = stream_generate_read(state, *self.maps.linear(), self.maps)
+            x, heard, _, write, mix = self.maps(partial(stream_generate_read, state))
         return Unwritten(x, mix, write, sublayer(heard))
 
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         return self.maps.at(state.flatten(-2))
 
     def reduce(self, state: Tensor) -> Tensor:
-        if self.readout == "mean":
-            return state.mean(-2)
-        numbers = rms_linear(state.flatten(-2), self.head.weight, self.maps.eps)
-        return stream_read(state, (self.head_scale * numbers + self.head_bias).sigmoid())
+        return state.mean(-2) if self.readout == "mean" else self.head(state)
+
+
+class Readout(nn.Module):
+    """Σ wᵢ xᵢ with weights w = σ(s W (X / rms X) + b) that start at 1/n: (B, T, n, D) -> (B, T, D).
+    """
+
+    decayed = ("weight",)
+
+    def __init__(self, streams: int, width: int, eps: float):
+        super().__init__()
+        self.streams, self.eps = streams, eps
+        self.weight = nn.Parameter(torch.empty(streams, streams * width))
+        self.scale = nn.Parameter(torch.empty(1))
+        self.bias = nn.Parameter(torch.empty(streams))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        as_linear(self.weight)  # overwritten, but the seeds of stored runs count these draws
+        nn.init.zeros_(self.weight)
+        nn.init.constant_(self.scale, 0.01)
+        nn.init.constant_(self.bias, -math.log(self.streams - 1))
+
+    def forward(self, state: Tensor) -> Tensor:
+        numbers = rms_linear(state.flatten(-2), self.weight, self.eps)
+        return stream_read(state, (self.scale * numbers + self.bias).sigmoid())
+
+
+def _start_map(weight: Tensor, std: float) -> None:
+    as_linear(weight)  # overwritten, but the seeds of stored runs count these draws
+    nn.init.normal_(weight, std=std)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from geolab.checks import require_option
 from geolab.operators import widened
+from geolab.residuals.weights import Started, normal, small_linear
 
 POOLS = ("causal", "token", "sequence")
 
@@ -83,7 +84,7 @@ class Generator(nn.Sequential):
         return widened(super().forward(x))
 
 
-class BlockDiagonal(nn.Module):
+class BlockDiagonal(Started):
     """Linear maps side by side, started like `small_linear`: (..., blocks · inputs) -> (..., sum).
 
     Arguments:
@@ -94,16 +95,10 @@ class BlockDiagonal(nn.Module):
     def __init__(self, inputs: int, outputs: Sequence[int]):
         super().__init__()
         self.outputs = tuple(outputs)
-        self.weight = nn.Parameter(0.02 * torch.randn(sum(outputs), inputs))
-        self.bias = nn.Parameter(torch.zeros(sum(outputs)))
+        self.weight = nn.Parameter(torch.empty(sum(outputs), inputs))
+        self.bias = nn.Parameter(torch.empty(sum(outputs)))
+        self.start(normal, std=0.02)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, torch.block_diag(*self.weight.split(self.outputs)), self.bias)
-
-
-def small_linear(inputs: int, outputs: int) -> nn.Linear:
-    """Weights N(0, 0.02²) and zero biases, as the published code starts every generator."""
-    layer = nn.Linear(inputs, outputs)
-    nn.init.normal_(layer.weight, std=0.02)
-    nn.init.zeros_(layer.bias)
-    return layer
+        weight = torch.block_diag(*self.weight.to(x.dtype).split(self.outputs))
+        return F.linear(x, weight, self.bias.to(x.dtype))

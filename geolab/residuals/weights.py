@@ -1,0 +1,134 @@
+"""A residual's weights: how they start, how they meet a state of half precision, which ones decay.
+
+    x -> W x + b, in the dtype of x
+
+A weight starts as its module says, again at every call of `reset_parameters`. It stays in float32
+beside a network of half precision, where the updates of a coefficient would be rounded away, and
+is rounded where it meets the state, as autocast rounds it. Weight decay pulls a matrix that
+multiplies features towards forgetting them. On any other weight of a residual, such as a table of
+streams, a scale, a bias or a kernel, it would pull the connection itself towards zero.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Started(nn.Module):
+    """A module with a weight and a bias that remembers how they start."""
+
+    _starts: tuple[Callable[[Any], object], ...] = ()
+
+    def start(self, how: Callable[..., object], **options) -> "Started":
+        """Let `how(module, **options)` set the weights, now and whenever they are reset."""
+        self._starts += (partial(how, **options),)
+        self._starts[-1](self)
+        return self
+
+    def reset_parameters(self) -> None:
+        for start in self._starts:
+            start(self)
+
+
+class Linear(Started, nn.Linear):
+    """W x + b in the dtype of x. Arguments: as for nn.Linear, which sets W and b at first."""
+
+    def reset_parameters(self) -> None:
+        nn.Linear.reset_parameters(self)  # first, since the seeds of stored runs count its draws
+        super().reset_parameters()
+
+    def forward(self, x: Tensor) -> Tensor:
+        bias = None if self.bias is None else self.bias.to(x.dtype)
+        return F.linear(x, self.weight.to(x.dtype), bias)
+
+
+class LayerNorm(nn.LayerNorm):
+    """A layer norm in float32 at least, whose bias starts at a number."""
+
+    def __init__(self, width: int, bias: float = 0.0):
+        self._bias = bias
+        super().__init__(width)
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        nn.init.constant_(self.bias, self._bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        return F.layer_norm(x.to(dtype), self.normalized_shape, self.weight.to(dtype),
+                            self.bias.to(dtype), self.eps)
+
+
+class Weight(nn.Module):
+    """A weight that no product of its own reads: calling the module gives it.
+
+    Offloading, sharding and parametrisations act where a module is called. So what `expand` and
+    `reduce` read, which are called outside `forward`, and what is cut or scaled before it is
+    multiplied, is such a module.
+
+    Arguments:
+        shape: of the weight.
+        how: sets it, in place.
+        decays: whether it multiplies features.
+    """
+
+    def __init__(self, *shape: int, how: Callable[[Tensor], object], decays: bool = False):
+        super().__init__()
+        self._how, self.decayed = how, ("weight",) if decays else ()
+        self.weight = nn.Parameter(torch.empty(shape))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        self._how(self.weight)
+
+    def forward(self) -> Tensor:
+        return self.weight
+
+
+# ---------------------------------------------------------------- starts
+
+@torch.no_grad()
+def put(weight: Tensor, value: Tensor) -> None:
+    """Set a weight to a value."""
+    weight.copy_(value)
+
+
+def normal(layer: nn.Linear, std: float, bias: float = 0.0) -> None:
+    """N(0, std²) for every entry of W, and b a number."""
+    nn.init.normal_(layer.weight, std=std)
+    if layer.bias is not None:
+        nn.init.constant_(layer.bias, bias)
+
+
+def zero(layer: nn.Linear, bias: float = 0.0) -> None:
+    """W = 0, and b a number."""
+    nn.init.zeros_(layer.weight)
+    if layer.bias is not None:
+        nn.init.constant_(layer.bias, bias)
+
+
+def as_linear(weight: Tensor) -> None:
+    """The draws of nn.Linear's own start."""
+    nn.init.kaiming_uniform_(weight, a=5**0.5)
+
+
+def small_linear(inputs: int, outputs: int) -> Linear:
+    """Weights N(0, 0.02²) and zero biases, as the published code starts every generator."""
+    return Linear(inputs, outputs).start(normal, std=0.02)
+
+
+@contextmanager
+def float32_at_least() -> Iterator[None]:
+    """Make new tensors in float32 where the default dtype is narrower, as a QR needs it."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.promote_types(before, torch.float32))
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
