@@ -13,6 +13,7 @@ from geolab.models import TokenModel, Transformer, TransformerConfig
 from geolab.probes import operators_by_layer, statistics_by_layer
 from geolab.tasks import Copy, Stream, Task, Text
 from geolab.training import Budget
+from studies.decay import every_matrix_decays
 from studies.papers.configurations import (
     DDL_CONTROLS,
     DDL_PUBLISHED,
@@ -55,7 +56,8 @@ PUBLISHED = {"additive": "additive", "d_v = 1": "delta", "d_v = 4": "delta-matri
 
 
 def build(config: TransformerConfig, vocabulary: int, residual: str, options: dict) -> TokenModel:
-    return TokenModel(Transformer(config, residual, **options), vocabulary)
+    return every_matrix_decays(
+        TokenModel(Transformer(config, residual, **options), vocabulary))
 
 
 def gates(task: Task, model: TokenModel) -> dict:

@@ -18,6 +18,7 @@ from geolab.models import ContinuousModel, Transformer, TransformerConfig
 from geolab.probes import future_influence, norm_drift, operators_by_layer
 from geolab.tasks import Echo, Gyroscope, NearPi, Task
 from geolab.training import Budget
+from studies.decay import every_matrix_decays
 from studies.papers.configurations import EMHC, EMHC_BUDGET, EMHC_SEEDS
 from studies.papers.measured import over_seeds
 from studies.protocol import Protocol
@@ -89,7 +90,7 @@ PROTOCOLS = {"cpu": dict.fromkeys(TASKS["cpu"], Protocol()) | {"gyroscope": LONG
 
 def build(size: str, residual: str, options: dict, layers: int, dim: int) -> ContinuousModel:
     config = TransformerConfig.benchmark(layers=layers, **SHAPE[size])
-    return ContinuousModel(Transformer(config, residual, **options), dim)
+    return every_matrix_decays(ContinuousModel(Transformer(config, residual, **options), dim))
 
 
 def without_operator(build: Callable[[], ContinuousModel]) -> ContinuousModel:

@@ -10,6 +10,7 @@ from functools import partial
 from geolab.models import TokenModel, Transformer, TransformerConfig
 from geolab.tasks import Text
 from geolab.training import Budget
+from studies.decay import every_matrix_decays
 from studies.mgt_models import LayerScale
 from studies.protocol import Protocol
 from studies.runner.arm import Arm, comparison
@@ -28,7 +29,7 @@ def build(residual, norm_at: str = "pre") -> TokenModel:
     config = TransformerConfig.benchmark(
         width=WIDTH, layers=BLOCKS, heads=4, max_length=TASK.context, norm_at=norm_at,
         init_std=std, output_std=std / math.sqrt(BLOCKS))
-    return TokenModel(Transformer(config, residual), TASK.vocabulary)
+    return every_matrix_decays(TokenModel(Transformer(config, residual), TASK.vocabulary))
 
 
 def million() -> list[Arm]:

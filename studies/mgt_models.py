@@ -26,10 +26,14 @@ class LayerScale(Residual):
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, start: float = 0.1):
         super().__init__(width, index, count)
-        self.scale = nn.Parameter(torch.full((width,), start))
+        self.scale, self.start = nn.Parameter(torch.empty(width)), start
+        self.start_own()
+
+    def start_own(self) -> None:
+        nn.init.constant_(self.scale, self.start)
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        return state + self.scale * sublayer(state)
+        return state + self.scale.to(state.dtype) * sublayer(state)
 
 
 class TokenRate(MGT):

@@ -33,6 +33,7 @@ from geolab.probes import (
 )
 from geolab.tasks import Task, Text
 from geolab.training import Budget
+from studies.decay import every_matrix_decays
 from studies.protocol import Protocol
 from studies.runner.arm import Arm, comparison
 from studies.runner.run import Study
@@ -71,7 +72,8 @@ def backbone(residual: str = "additive", norm_at: str = "pre", hidden: int = 4 *
     config = TransformerConfig.benchmark(
         width=WIDTH, layers=BLOCKS, heads=HEADS, norm_at=norm_at, hidden=hidden,
         max_length=TASK.context, init_std=std, output_std=std / math.sqrt(BLOCKS))
-    return TokenModel(Transformer(config, residual, **options), TASK.vocabulary)
+    return every_matrix_decays(
+        TokenModel(Transformer(config, residual, **options), TASK.vocabulary))
 
 
 # An expert has a quarter of the features, so that MoE has as many weights as the Transformer. The

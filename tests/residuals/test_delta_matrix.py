@@ -279,7 +279,7 @@ def test_the_first_write_outweighs_the_embedding():
 def test_entry_and_exit_parameters_are_in_the_first_and_last_instance_alone():
     names = [{name for name, _ in residual(index, 3, expand="conv").named_parameters()}
              for index in range(3)]
-    assert ["expander" in n for n in names] == [True, False, False]
+    assert ["expander.weight" in n for n in names] == [True, False, False]
     assert ["readout.kernel" in n for n in names] == [False, False, True]
 
 

@@ -130,17 +130,17 @@ def test_the_norm_learns_from_the_second_step_on():
 
 def test_only_the_first_and_the_last_residual_have_ends():
     network, _ = networks("jpmhc")
-    ends = [[name for name, _ in layer.residual.named_parameters() if name in ("entry", "exit")]
+    ends = [[name for name in ("entry", "exit") if hasattr(layer.residual, name)]
             for layer in network.layers]
     assert ends == [["entry"], [], [], ["exit"]]
     alone = JPmHC(WIDTH).double()
     x = vectors(2, 5, WIDTH)
-    assert_close(alone.expand(x), torch.stack([x * e for e in alone.entry], dim=-2), **CLOSE)
+    assert_close(alone.expand(x), torch.stack([x * e for e in alone.entry()], dim=-2), **CLOSE)
     state = vectors(2, 5, STREAMS, WIDTH)
     with torch.no_grad():
-        alone.exit.normal_()
-    assert_close(alone.reduce(state), sum(state[..., i, :] * alone.exit[i] for i in range(STREAMS)),
-                 **CLOSE)
+        alone.exit().normal_()
+    left = sum(state[..., i, :] * weight for i, weight in enumerate(alone.exit()))
+    assert_close(alone.reduce(state), left, **CLOSE)
 
 
 def test_split_ends_take_and_give_all_streams():
@@ -148,7 +148,7 @@ def test_split_ends_take_and_give_all_streams():
     assert residual.outer == STREAMS * WIDTH and JPmHC(WIDTH).outer == WIDTH
     assert torch.equal(residual.expand(x), x.unflatten(-1, (STREAMS, WIDTH)))
     assert torch.equal(residual.reduce(residual.expand(x)), x)
-    assert not {"entry", "exit"} & dict(residual.named_parameters()).keys()
+    assert not {"entry", "exit"} & dict(residual.named_children()).keys()
 
 
 def test_without_the_scale_and_the_norms_weights_only_the_generator_is_left():

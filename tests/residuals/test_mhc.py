@@ -201,8 +201,8 @@ def test_the_learned_readout_is_in_the_last_residual_alone_and_is_the_equation()
     w = {name: p.detach().numpy() for name, p in residual.named_parameters()}
     for b, t in np.ndindex(2, 5):
         flat = x[b, t].numpy().reshape(-1)
-        weights = sigmoid(w["head_scale"] * (w["head.weight"] @ (flat / np.sqrt(np.mean(flat**2))))
-                          + w["head_bias"])
+        weights = sigmoid(w["head.scale"] * (w["head.weight"] @ (flat / np.sqrt(np.mean(flat**2))))
+                          + w["head.bias"])
         assert_close(residual.reduce(x)[b, t], torch.from_numpy(weights @ x[b, t].numpy()), **CLOSE)
 
 

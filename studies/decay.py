@@ -1,0 +1,19 @@
+"""The weight decay of stored runs, which reaches every parameter of a residual with two axes."""
+
+from torch import nn
+
+from geolab.residuals import Residual
+
+
+def every_matrix_decays(model: nn.Module) -> nn.Module:
+    """Mark all that has two or more axes, also the tables and kernels that `fit` leaves alone.
+
+    So the arms of a study train as those did that lie in its file: the entry and the exit of JPmHC
+    and the kernels of the delta residual with several channels shrink a little.
+    Returns: the model.
+    """
+    for residual in (module for module in model.modules() if isinstance(module, Residual)):
+        for part in residual.modules():
+            part.decayed = tuple(name for name, p in part.named_parameters(recurse=False)
+                                 if p.ndim >= 2)
+    return model
