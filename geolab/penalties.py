@@ -36,7 +36,7 @@ def add_penalty(penalty: Tensor) -> None:
     Raises: RuntimeError where gradients are off and were on when the collector was opened, as
         inside reentrant checkpointing: the penalty would be counted and teach nothing.
     """
-    if not _open.collectors or torch._C._current_graph_task_id() != -1:  # in a backward pass
+    if not _open.collectors or _in_backward():
         return
     penalties, with_gradients = _open.collectors[-1]
     if with_gradients and not torch.is_grad_enabled():
@@ -44,3 +44,8 @@ def add_penalty(penalty: Tensor) -> None:
                            "torch.no_grad, as reentrant checkpointing computes it; checkpoint "
                            "with use_reentrant=False")
     penalties.append(penalty)
+
+
+def _in_backward() -> bool:
+    # torch.compile can't follow the question, and compiles no backward pass through this code
+    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from geolab.checks import require_count, require_option, require_width
 from geolab.operators import recomputed
 from geolab.penalties import add_penalty
-from geolab.residuals import Normed, Residual, make_residual
+from geolab.residuals import Normed, Residual, Weight, make_residual
+from geolab.residuals.weights import normal_matrix
 
 OPTIONS = {"norm": ("rms", "layer"), "norm_at": ("pre", "post"), "positions": ("rope", "learned"),
            "mlp": ("swiglu", "gelu")}
@@ -85,11 +86,9 @@ def make_norm(config: TransformerConfig, width: int | None = None) -> nn.Module:
     return nn.RMSNorm(D, eps=1e-5) if config.norm == "rms" else nn.LayerNorm(D, bias=False)
 
 
-def linear(inputs: int, outputs: int, std: float) -> nn.Linear:
-    """A linear map without bias, with entries N(0, std²)."""
-    layer = nn.Linear(inputs, outputs, bias=False)
-    nn.init.normal_(layer.weight, std=std)
-    return layer
+def matrix(inputs: int, outputs: int, std: float) -> Weight:
+    """A matrix with entries N(0, std²), to be folded with others before it meets a token."""
+    return Weight(outputs, inputs, how=partial(normal_matrix, std=std), decays=True)
 
 
 def fold(weight: Tensor, before: Tensor | None = None, after: Tensor | None = None) -> Tensor:
@@ -132,8 +131,8 @@ class Attention(nn.Module):
     def __init__(self, config: TransformerConfig):
         super().__init__()
         self.config = config
-        self.qkv = linear(config.width, 3 * config.width, config.init_std)
-        self.out = linear(config.width, config.width, config.output_std)
+        self.qkv = matrix(config.width, 3 * config.width, config.init_std)
+        self.out = matrix(config.width, config.width, config.output_std)
         if config.qk_norm:
             self.q_norm = nn.RMSNorm(config.width // config.heads, eps=1e-5)
             self.k_norm = nn.RMSNorm(config.width // config.heads, eps=1e-5)
@@ -142,14 +141,14 @@ class Attention(nn.Module):
                 after: Tensor | None = None) -> Tensor:
         """(B, T, D) -> (B, T, D): F(x), or after F(before x) with (D, D) maps."""
         B, T, D = x.shape
-        qkv = F.linear(x, fold(self.qkv.weight, before)).view(B, T, 3, self.config.heads, -1)
+        qkv = F.linear(x, fold(self.qkv(), before)).view(B, T, 3, self.config.heads, -1)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)                                  # each (B, H, T, E)
         if self.config.positions == "rope":
             q, k = rotate(q), rotate(k)
         if self.config.qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=self.config.causal)
-        return F.linear(y.transpose(1, 2).reshape(B, T, D), fold(self.out.weight, after=after))
+        return F.linear(y.transpose(1, 2).reshape(B, T, D), fold(self.out(), after=after))
 
 
 class MLP(nn.Module):
@@ -157,19 +156,17 @@ class MLP(nn.Module):
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        self.up = linear(config.width, config.hidden, config.init_std)
+        self.up = matrix(config.width, config.hidden, config.init_std)
         gated = config.mlp == "swiglu"
-        self.gate = linear(config.width, config.hidden, config.init_std) if gated else None
-        self.out = linear(config.hidden, config.width, config.output_std)
+        self.gate = matrix(config.width, config.hidden, config.init_std) if gated else None
+        self.out = matrix(config.hidden, config.width, config.output_std)
 
     def forward(self, x: Tensor, before: Tensor | None = None,
                 after: Tensor | None = None) -> Tensor:
-        h = F.linear(x, fold(self.up.weight, before))
-        if self.gate is None:
-            h = F.gelu(h)
-        else:
-            h = F.silu(F.linear(x, fold(self.gate.weight, before))) * h
-        return F.linear(h, fold(self.out.weight, after=after))
+        h = F.linear(x, fold(self.up(), before))
+        gate = None if self.gate is None else F.linear(x, fold(self.gate(), before))
+        h = F.gelu(h) if gate is None else F.silu(gate) * h
+        return F.linear(h, fold(self.out(), after=after))
 
 
 class Layer(nn.Module):
@@ -298,6 +295,16 @@ class ContinuousModel(nn.Module):
         return self.write(self.trunk(self.read(x)))
 
 
+class Embedding(nn.Embedding):
+    """Vectors of tokens, (B, T) -> (B, T, D), and scores of vectors, (B, T, D) -> (B, T, tokens).
+
+    Both read the weight where the module is called, which offloading and sharding ask for.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight) if x.is_floating_point() else super().forward(x)
+
+
 class TokenModel(nn.Module):
     """Tokens in, logits out: (B, T) -> (B, T, vocabulary), around a trunk.
 
@@ -309,14 +316,14 @@ class TokenModel(nn.Module):
         super().__init__()
         require_count("vocabulary", vocabulary)
         self.trunk = trunk
-        self.embedding = nn.Embedding(vocabulary, ends(trunk))
+        self.embedding = Embedding(vocabulary, ends(trunk))
         self.output = None if tied else nn.Linear(ends(trunk), vocabulary)
         if tied:
             nn.init.normal_(self.embedding.weight, std=0.02)
 
     def forward(self, tokens: Tensor) -> Tensor:
         h = self.trunk(self.embedding(tokens))
-        return F.linear(h, self.embedding.weight) if self.output is None else self.output(h)
+        return self.embedding(h) if self.output is None else self.output(h)
 
 
 class PointModel(nn.Module):

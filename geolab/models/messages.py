@@ -77,6 +77,26 @@ def path_graph(length: int, *, causal: bool = False, typed: bool = True,
     return RelationGraph(edges, relations, corners, causal)
 
 
+class Affine(nn.Module):
+    """W and b of a map whose parts are applied one by one: calling the module gives both.
+
+    Offloading and parametrisations act where a module is called. They start as in nn.Linear.
+    """
+
+    def __init__(self, inputs: int, outputs: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(outputs, inputs))
+        self.bias = nn.Parameter(torch.empty(outputs))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.kaiming_uniform_(self.weight, a=5**0.5)
+        nn.init.uniform_(self.bias, -self.weight.shape[1]**-0.5, self.weight.shape[1]**-0.5)
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        return self.weight, self.bias
+
+
 class MessagePassing(nn.Module):
     """h -> h + messages: one layer of the lecture's `GeometricTransformerV2`.
 
@@ -97,8 +117,8 @@ class MessagePassing(nn.Module):
         super().__init__()
         require_count("relations", relations)
         self.width, self.relations, self.normalise = width, relations, normalise
-        self.inside = nn.Linear(2 * width + relations, width)
-        self.out = nn.Linear(width, width)
+        self.inside = Affine(2 * width + relations, width)
+        self.out = Affine(width, width)
         self.face = nn.Linear(width, width) if triangles else None
 
     def forward(self, h: Tensor, graph: RelationGraph) -> Tensor:
@@ -119,15 +139,17 @@ class MessagePassing(nn.Module):
             target, hidden = torch.cat([target, to]), torch.cat([hidden, more], dim=1)
         total = hidden.new_zeros(h.shape).index_add(1, target, hidden)
         count = torch.bincount(target, minlength=h.shape[1]).to(total).unsqueeze(-1)     # (L, 1)
-        reached = F.linear(total, self.out.weight) + count * self.out.bias  # b_out per message
+        weight, bias = self.out()
+        reached = F.linear(total, weight) + count * bias  # b_out per message
         return reached / count.clamp(min=1) if self.normalise else reached
 
     def _from_edges(self, h: Tensor, graph: RelationGraph) -> tuple[Tensor, Tensor]:
         """Targets (E,) and hidden activations (B, E, D)."""
         source, target = graph.edges
         sizes = [self.width, self.width, self.relations]
-        of_source, of_target, of_relation = self.inside.weight.split(sizes, dim=1)
-        sent, met = F.linear(h, of_source), F.linear(h, of_target, self.inside.bias)
+        weight, bias = self.inside()
+        of_source, of_target, of_relation = weight.split(sizes, dim=1)
+        sent, met = F.linear(h, of_source), F.linear(h, of_target, bias)
         return target, F.relu(sent[:, source] + met[:, target] + of_relation.T[graph.relations])
 
     def _from_triangles(self, h: Tensor, graph: RelationGraph) -> tuple[Tensor, Tensor]:

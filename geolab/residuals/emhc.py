@@ -30,7 +30,7 @@ from geolab.operators.streams import stream_mix
 from geolab.residuals.base import Residual, Sublayer, between
 from geolab.residuals.gating import gated, penalise, plane_direction_gate, start_generator
 from geolab.residuals.pooling import Generator, pool
-from geolab.residuals.weights import Linear, as_linear, zero
+from geolab.residuals.weights import Linear, as_linear, normal_matrix, zero
 
 
 class OperatorCoefficients(NamedTuple):
@@ -89,11 +89,11 @@ class _Series(Residual):
     def start_own(self) -> None:
         for weight in (self.before, self.after):
             if weight is not None:
-                as_linear(weight)  # overwritten, but the seeds of stored runs count these draws
                 if self.maps == "identity":
+                    as_linear(weight)  # overwritten, but the seeds of stored runs count these draws
                     nn.init.eye_(weight)
                 else:
-                    nn.init.normal_(weight, std=0.02)
+                    normal_matrix(weight, std=0.02)
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         z = self.shortcut(state)

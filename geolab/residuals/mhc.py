@@ -25,7 +25,7 @@ from geolab.operators import rms_linear, sinkhorn, stream_mix_write, stream_read
 from geolab.operators.joined import joins, stream_generate_read, stream_join
 from geolab.residuals.base import Sublayer
 from geolab.residuals.streams import StreamCoefficients, Streams
-from geolab.residuals.weights import Weight, as_linear, put
+from geolab.residuals.weights import Weight, as_linear, normal_matrix, put
 
 MAPS = ("read", "write", "mix")  # a, b and H
 
@@ -70,7 +70,7 @@ class ConstrainedMaps(nn.Module):
         if not self.sizes:
             return
         self.generate = Weight(sum(self.sizes.values()), features, decays=True,
-                               how=partial(_start_map, std=std))
+                               how=partial(normal_matrix, std=std))
         self.norm_weight = nn.Parameter(torch.empty(features)) if norm_weight else None
         self.scale = nn.Parameter(torch.empty(len(self.sizes)))  # of the logits of a, b and H
         self.bias = nn.Parameter(torch.empty(sum(self.sizes.values())))
@@ -216,8 +216,3 @@ class Readout(nn.Module):
     def forward(self, state: Tensor) -> Tensor:
         numbers = rms_linear(state.flatten(-2), self.weight, self.eps)
         return stream_read(state, (self.scale * numbers + self.bias).sigmoid())
-
-
-def _start_map(weight: Tensor, std: float) -> None:
-    as_linear(weight)  # overwritten, but the seeds of stored runs count these draws
-    nn.init.normal_(weight, std=std)

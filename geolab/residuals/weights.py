@@ -87,6 +87,9 @@ class Weight(nn.Module):
     def reset_parameters(self) -> None:
         self._how(self.weight)
 
+    def extra_repr(self) -> str:
+        return str(tuple(self.weight.shape))
+
     def forward(self) -> Tensor:
         return self.weight
 
@@ -111,6 +114,12 @@ def zero(layer: nn.Linear, bias: float = 0.0) -> None:
     nn.init.zeros_(layer.weight)
     if layer.bias is not None:
         nn.init.constant_(layer.bias, bias)
+
+
+def normal_matrix(weight: Tensor, std: float) -> None:
+    """N(0, std²), after the draws that nn.Linear makes."""
+    as_linear(weight)  # overwritten, but the seeds of stored runs count these draws
+    nn.init.normal_(weight, std=std)
 
 
 def as_linear(weight: Tensor) -> None:

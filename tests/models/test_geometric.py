@@ -80,13 +80,14 @@ def by_hand(letter, f, x, causal, memory=None):
         up, down = f[0], f[3]
         return (x @ up.weight.T + up.bias).clamp(min=0) @ down.weight.T + down.bias
     if letter == "G":
-        inside, out = f.passing.inside, f.passing.out
+        inside, out = f.passing.inside(), f.passing.out()
         senders = [[s for s in ((t - 1,) if causal else (t - 1, t + 1)) if 0 <= s < LENGTH]
                    for t in range(LENGTH)]
         one = torch.ones(len(x), 1, dtype=x.dtype)
 
         def message(s, t):
-            return out(inside(torch.cat([x[:, s], x[:, t], one], -1)).relu())
+            hidden = F.linear(torch.cat([x[:, s], x[:, t], one], -1), *inside).relu()
+            return F.linear(hidden, *out)
 
         return torch.stack([sum((message(s, t) for s in senders[t]), torch.zeros_like(x[:, t]))
                             for t in range(LENGTH)], dim=1)

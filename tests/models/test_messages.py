@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
+import torch.nn.functional as F
 from geolab.models import MessagePassing, RelationGraph, path_graph
 from geolab.probes import influence
 
@@ -44,17 +45,18 @@ def one_message_at_a_time(layer, h, graph):
     The loop over edges is the published one.
     """
     reached, count = torch.zeros_like(h), torch.zeros(LENGTH, 1, dtype=h.dtype)
+    inside, out = (partial(lambda of, x: F.linear(x, *of()), of) for of in (layer.inside, layer.out))
     for (source, target), relation in zip(graph.edges.T.tolist(), graph.relations.tolist(),
                                           strict=True):
         onehot = torch.eye(RELATIONS, dtype=h.dtype)[relation].expand(len(h), -1)
         read = torch.cat([h[:, source], h[:, target], onehot], dim=-1)
-        reached[:, target] += layer.out(layer.inside(read).relu())
+        reached[:, target] += out(inside(read).relu())
         count[target] += 1
     if layer.face is not None:
         for a, b, c in graph.triangles.T.tolist():
             for vertex in (c,) if graph.causal else (a, b, c):
                 mean = (h[:, a] + h[:, b] + h[:, c]) / 3
-                reached[:, vertex] += layer.out(layer.face(mean).relu())
+                reached[:, vertex] += out(layer.face(mean).relu())
                 count[vertex] += 1
     return reached, count
 
