@@ -92,6 +92,8 @@ class BlockDiagonal(Started):
         outputs: how many numbers each block gives.
     """
 
+    decayed = ("weight",)
+
     def __init__(self, inputs: int, outputs: Sequence[int]):
         super().__init__()
         self.outputs = tuple(outputs)

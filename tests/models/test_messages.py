@@ -3,11 +3,11 @@ from functools import partial
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-import torch.nn.functional as F
 from geolab.models import MessagePassing, RelationGraph, path_graph
 from geolab.probes import influence
 
@@ -45,7 +45,7 @@ def one_message_at_a_time(layer, h, graph):
     The loop over edges is the published one.
     """
     reached, count = torch.zeros_like(h), torch.zeros(LENGTH, 1, dtype=h.dtype)
-    inside, out = (partial(lambda of, x: F.linear(x, *of()), of) for of in (layer.inside, layer.out))
+    inside, out = (lambda x, of=of: F.linear(x, *of()) for of in (layer.inside, layer.out))
     for (source, target), relation in zip(graph.edges.T.tolist(), graph.relations.tolist(),
                                           strict=True):
         onehot = torch.eye(RELATIONS, dtype=h.dtype)[relation].expand(len(h), -1)

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -62,3 +63,40 @@ def register_the_guide_s_residual(monkeypatch):
     monkeypatch.setitem(sys.modules, path, module)
     monkeypatch.setitem(residuals.REGISTRY, name, getattr(module, value))
     return name
+
+
+# options with which a residual has other parameters, or starts them elsewhere
+_SERIES = [{"start": "published"}, {"nets": "separate"}, {"maps": "published"}]
+_OTHER = {
+    "delta": [{"map": "v", "value": "sigmoid"}, {"gate": "mlp"}],
+    "delta-matrix": [{"expand": "conv"}, {"compress": "channel"}, {"compress": "channel-conv"},
+                     {"kernel_init": "published"}, {"tied": True}, {"beta_reads": "flatten"},
+                     {"map": "v", "value": "linear", "direction_reads": "attention"}],
+    "hyper": [{"dynamic": False}],
+    "mhc": [{"readout": "learned"}, {"without": ("mix",)}, {"without": ("read", "write", "mix")}],
+    "jpmhc": [{"norm": "rms", "write_scale": False}],
+    "mgt": [{"gate": False}, {"erase": False}],
+    "emhc-cayley": _SERIES, "emhc-geodesic": _SERIES, "emhc-exact": [{"maps": "published"}],
+    "emhc-hybrid": [*_SERIES, {"gate_head": "linear"}],
+    "emhc-stream": [{"start": "published"}], "emhc-mixer": [{"start": "published"}],
+}
+FORMS = [(name, options) for name in sorted(residuals.REGISTRY)
+         for options in [{}, *_OTHER.get(name, [])]]
+
+
+def stack(residual, width=16, count=3, **options):
+    """The residuals of a network of so many sublayers."""
+    made = nn.ModuleList(residuals.make_residual(residual, width, index, count, **options)
+                         for index in range(count))
+    for before, after in pairwise(made):
+        after.follow(before)
+    return made
+
+
+def through(made, x, sublayer=torch.tanh):
+    """x through residuals around an RMS norm and a sublayer."""
+    state = made[0].expand(x)
+    for residual in made:
+        state = residual(state, residuals.Normed(
+            sublayer, lambda x: nn.functional.rms_norm(x, x.shape[-1:])))
+    return made[-1].reduce(state)

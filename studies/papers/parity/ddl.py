@@ -72,7 +72,8 @@ def _matrix(public: Weights) -> Weights:
         ours |= {f"{place}.kernel": public[f"{theirs}.{kernel}"],
                  f"{place}.read": public[f"{theirs}.read"]}
     if "input_embed.conv.weight" in public:
-        ours["trunk.layers.0.residual.expander.weight"] = public["input_embed.conv.weight"].squeeze(1)
+        expander = "trunk.layers.0.residual.expander.weight"
+        ours[expander] = public["input_embed.conv.weight"].squeeze(1)
     return ours
 
 

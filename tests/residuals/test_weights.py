@@ -1,0 +1,298 @@
+"""Laws of all residuals: where weights start, in which dtype they learn, where they are read."""
+
+import copy
+from functools import partial
+
+import pytest
+import torch
+from shared import FORMS, register_the_guide_s_residual, shaken, stack, through
+from torch import nn
+from torch.testing import assert_close
+
+from geolab import residuals
+from geolab.models import GeometricConfig, GeometricTransformer, TokenModel, Transformer
+from geolab.models import TransformerConfig as Config
+from geolab.residuals import Additive, Cayley, Linear, Residual, decaying
+
+every_form = pytest.mark.parametrize("name, options", FORMS)
+LEARNERS = [(name, options) for name, options in FORMS if [*stack(name, **options).parameters()]]
+HALVES = (torch.bfloat16, torch.float16)
+
+
+# ---------------------------------------------------------------- how they start
+
+def of_seed(seed, make):
+    torch.manual_seed(seed)
+    return make().state_dict()
+
+
+def on_meta(make):
+    """Made on the meta device, then memory that nobody has set."""
+    with torch.device("meta"):
+        late = make()
+    late.to_empty(device="cpu")
+    for tensor in late.state_dict().values():
+        tensor.fill_(torch.nan)
+    return late
+
+
+def residuals_alone(late):
+    for part in late:
+        part.reset_parameters()
+
+
+def every_module(late):
+    """As FSDP and others do it: module by module, outer ones first."""
+    for module in late.modules():
+        if hasattr(module, "reset_parameters"):
+            module.reset_parameters()
+
+
+def require_same_start(late, make):
+    """What no seed changes is as in the constructor; the rest is drawn, with the same spread."""
+    one, two, got = of_seed(0, make), of_seed(1, make), late.state_dict()
+    assert got.keys() == one.keys()
+    for key, value in got.items():
+        fixed = one[key] == two[key]
+        assert torch.equal(value[fixed], one[key][fixed]), key
+        drawn = value[~fixed]
+        assert drawn.isfinite().all(), key
+        assert fixed.all() or not torch.equal(drawn, one[key][~fixed]), key
+        if len(drawn) >= 64:
+            assert drawn.std() == pytest.approx(one[key][~fixed].std().item(), rel=0.5), key
+
+
+@every_form
+@pytest.mark.parametrize("start", [residuals_alone, every_module])
+def test_what_is_made_on_the_meta_device_starts_as_in_the_constructor(name, options, start):
+    make = partial(stack, name, **options)
+    late = on_meta(make)
+    torch.manual_seed(2)
+    start(late)
+    require_same_start(late, make)
+
+
+def test_the_guide_s_residual_starts_again_too(monkeypatch):
+    name = register_the_guide_s_residual(monkeypatch)
+    late = on_meta(partial(stack, name))
+    residuals_alone(late)
+    require_same_start(late, partial(stack, name))
+
+
+class Kept(Additive):
+    def __init__(self, width, index=0, count=1):
+        super().__init__(width, index, count)
+        self.scale = nn.Parameter(torch.ones(width))
+
+
+class Buffered(Additive):
+    def __init__(self, width, index=0, count=1):
+        super().__init__(width, index, count)
+        self.register_buffer("table", torch.ones(width))
+
+
+class Inside(Additive):
+    def __init__(self, width, index=0, count=1):
+        super().__init__(width, index, count)
+        self.part = nn.ParameterList([nn.Parameter(torch.ones(width))])
+
+
+@pytest.mark.parametrize("residual, message", [
+    (Kept, "^Kept must define start_own.* which sets scale: "),
+    (Buffered, "^Buffered must define start_own.* which sets table: "),
+    (Inside, "^ParameterList must define reset_parameters.* which sets 0: ")])
+def test_a_residual_that_does_not_say_how_it_starts_is_refused(residual, message):
+    with pytest.raises(NotImplementedError, match=message):
+        residual(8).reset_parameters()
+
+
+def test_the_law_sees_a_start_that_the_constructor_alone_knows():
+    class Zero(Additive):
+        def __init__(self, width, index=0, count=1):
+            super().__init__(width, index, count)
+            self.map = nn.Linear(width, width)
+            nn.init.zeros_(self.map.weight)
+
+    late = on_meta(partial(stack, Zero))
+    residuals_alone(late)
+    with pytest.raises(AssertionError, match=r"0\.map\.weight"):
+        require_same_start(late, partial(stack, Zero))
+
+
+def test_what_torch_offers_starts_as_it_does_there():
+    class Attends(Additive):
+        def __init__(self, width, index=0, count=1):
+            super().__init__(width, index, count)
+            self.read = nn.MultiheadAttention(width, 2)
+
+    late = on_meta(partial(stack, Attends))
+    torch.manual_seed(2)
+    residuals_alone(late)
+    require_same_start(late, partial(stack, Attends))
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@every_form
+def test_a_narrow_default_dtype_changes_nothing(name, options, dtype):
+    whole = of_seed(0, partial(stack, name, **options))
+    torch.set_default_dtype(dtype)
+    try:
+        half = of_seed(0, partial(stack, name, **options))
+        assert Cayley(16).generator[-1].bias.dtype == dtype  # made by hand: as the user says
+        assert torch.get_default_dtype() == dtype
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for key, value in whole.items():
+        assert half[key].dtype == torch.float32 and torch.equal(half[key], value), key
+
+
+# ---------------------------------------------------------------- in which dtype they learn
+
+def vectors(*shape, dtype=torch.float32):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+
+
+@pytest.mark.parametrize("name, options, dtype", [
+    *((*form, torch.bfloat16) for form in LEARNERS),
+    *((*form, torch.float16) for form in LEARNERS if not form[1])])
+def test_a_half_state_keeps_its_dtype_beside_weights_of_float32(name, options, dtype):
+    made = shaken(stack(name, **options), 0.05)
+    x, seen = vectors(2, 5, 16, dtype=dtype), []
+
+    def sublayer(x):
+        seen.append(x.dtype)
+        return x.tanh()
+
+    y = through(made, x, sublayer)
+    assert y.dtype == dtype and set(seen) == {dtype}
+    assert_close(y.float(), through(made, x.float()), rtol=0.1, atol=0.1)
+    y.float().square().mean().backward()
+    assert all(p.grad.dtype == torch.float32 and p.grad.isfinite().all()
+               for p in made.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("name, options", LEARNERS)
+def test_weights_that_learn_beside_a_float32_state_learn_beside_a_half_one(name, options):
+    """All that move; a gradient that is rounding error alone may be 0 in another dtype."""
+    moved = []
+    for dtype in (torch.float32, torch.bfloat16):
+        torch.manual_seed(0)
+        made = stack(name, **options)
+        before = {key: p.detach().clone() for key, p in made.named_parameters()}
+        learns = dict.fromkeys(before, False)
+        optimizer = torch.optim.AdamW(made.parameters(), lr=3e-4, weight_decay=0.0)
+        x, target = vectors(4, 6, 16, dtype=dtype), vectors(6, 16)
+        for _ in range(2):  # what multiplies zeros learns from the second step on
+            optimizer.zero_grad()
+            (through(made, x, lambda x: 2 * x.sin()).float() - target).square().mean().backward()
+            optimizer.step()
+            for key, p in made.named_parameters():
+                if p.grad is not None:
+                    learns[key] |= p.grad.abs() > 1e-3 * p.grad.abs().max()
+        moved.append({key: p != before[key] for key, p in made.named_parameters()})
+        if dtype == torch.float32:
+            wanted = {key: moved[0][key] & learns[key] for key in before}
+    for key, entries in wanted.items():
+        assert (moved[1][key] | ~entries).all(), key
+    assert any(entries.any() for entries in wanted.values())
+
+
+# ---------------------------------------------------------------- where they are read
+
+def brought_when_called(model):
+    """Leave NaN in each module's own parameters, except while the module is called, as offloading.
+    """
+    for module in model.modules():
+        own = dict(module.named_parameters(recurse=False))
+        if own and type(module).__name__ != "NonDynamicallyQuantizableLinear":  # torch's attention
+            away = {key: nn.Parameter(torch.full_like(p, torch.nan)) for key, p in own.items()}
+            module.register_forward_pre_hook(lambda m, _, own=own: m._parameters.update(own))
+            module.register_forward_hook(lambda m, *_, away=away: m._parameters.update(away))
+            module._parameters.update(away)
+    return model
+
+
+def same_when_brought(model, x):
+    wanted = model(x)
+    assert_close(brought_when_called(model)(x), wanted, rtol=0, atol=0)
+
+
+@every_form
+def test_weights_are_read_where_their_module_is_called(name, options):
+    torch.manual_seed(0)
+    trunk = Transformer(Config(width=16, layers=2, heads=2, hidden=24), name, **options)
+    same_when_brought(shaken(TokenModel(trunk, 9)).eval(), torch.arange(8).view(2, 4))
+
+
+@pytest.mark.parametrize("kind", ["transformer", "lite", "full", "moe"])
+def test_so_are_those_of_the_geometric_models(kind):
+    config = GeometricConfig(width=16, heads=2, hidden=24, triangles=kind == "full")
+    same_when_brought(GeometricTransformer(config, kind).eval(), vectors(2, 5, 16))
+
+
+class Bypassed(Additive):
+    def __init__(self, width, index=0, count=1):
+        super().__init__(width, index, count)
+        self.map = Linear(width, width)
+
+    def forward(self, state, sublayer):
+        return state + sublayer(state @ self.map.weight)
+
+
+def test_the_law_sees_a_weight_that_is_read_past_its_module():
+    with pytest.raises(AssertionError):
+        test_weights_are_read_where_their_module_is_called(Bypassed, {})
+
+
+# ---------------------------------------------------------------- which of them decay
+
+TABLES = ("kernel", "expander.weight", "entry.weight", "exit.weight", "norm.weight")
+
+
+@every_form
+def test_what_decays_is_a_matrix_that_multiplies_features(name, options):
+    made = stack(name, **options)
+    names, parameters = decaying(made), dict(made.named_parameters())
+    assert names <= parameters.keys()
+    for key, p in parameters.items():
+        matrix = p.ndim >= 2 and not key.endswith(TABLES)
+        assert (key in names) == matrix, key
+        assert not matrix or p.shape[-1] in (2, 3, 4, 6, 8, 16, 48, 64, 128) and len(p) > 0
+
+
+def test_outside_of_residuals_all_that_has_two_axes_decays():
+    model = TokenModel(Transformer(Config.benchmark(width=16, layers=1, heads=2), "jpmhc"), 9)
+    names = decaying(model)
+    assert {"embedding.weight", "trunk.position", "trunk.layers.0.mix.qkv.weight"} <= names
+    assert "trunk.layers.0.residual.entry.weight" not in names
+    assert "trunk.layers.0.norm.weight" not in names
+
+
+def test_a_residual_of_one_s_own_says_what_decays():
+    class Own(Residual):
+        decayed = ("map",)
+
+        def __init__(self, width, index=0, count=1):
+            super().__init__(width, index, count)
+            self.map, self.table = (nn.Parameter(torch.ones(width, width)) for _ in range(2))
+            self.inner = nn.Linear(width, width)
+
+        def forward(self, state, sublayer):
+            return state
+
+    names = decaying(nn.Sequential(Own(4), nn.Linear(4, 4)))
+    assert names == {"0.map", "0.inner.weight", "1.weight"}
+    assert decaying(Own(4)) == {"map", "inner.weight"}
+
+
+@every_form
+def test_a_copy_starts_decays_and_computes_alike(name, options):
+    made = stack(name, **options)
+    again = copy.deepcopy(made)
+    assert decaying(again) == decaying(made)
+    for part in (made, again):
+        torch.manual_seed(3)
+        residuals_alone(part)
+    for key, value in made.state_dict().items():
+        assert torch.equal(again.state_dict()[key], value), key
+    assert residuals.make_residual(name, 16, **options).options == dict(sorted(options.items()))
