@@ -1,11 +1,15 @@
 """The weight decay of stored runs, which reaches every parameter of a residual with two axes."""
 
+from typing import TypeVar
+
 from torch import nn
 
 from geolab.residuals import Residual
 
+Model = TypeVar("Model", bound=nn.Module)
 
-def every_matrix_decays(model: nn.Module) -> nn.Module:
+
+def every_matrix_decays(model: Model) -> Model:
     """Mark all that has two or more axes, also the tables and kernels that `fit` leaves alone.
 
     So the arms of a study train as those did that lie in its file: the entry and the exit of JPmHC

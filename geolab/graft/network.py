@@ -3,13 +3,14 @@
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_option
 from geolab.graft.block import Grafted, grafted_class, make_residuals, through
 from geolab.graft.rules import RULES, find_rule, takes_x_alone
 from geolab.graft.start import distance_from_plain, reads_other_positions
-from geolab.residuals import Residual
+from geolab.residuals import Normed, Residual
 
 CLOSE = 1e-5  # the distance up to which a start counts as the plain network's
 
@@ -174,7 +175,8 @@ def _require_state(made: Residual, residual: str | type[Residual], width: int,
     with torch.random.fork_rng([like.device] if like.is_cuda else []):
         try:
             state = made.expand(torch.randn(1, 2, width).to(like))
-            got = made(state, torch.tanh).dtype
+            norm = partial(F.rms_norm, normalized_shape=(width,))
+            got = made(state, Normed(torch.tanh, norm)).dtype
         except RuntimeError as error:
             got = error
     if got != like.dtype:

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from geolab.checks import require_count, require_option, require_width
 from geolab.operators import recomputed
 from geolab.penalties import add_penalty
-from geolab.residuals import Normed, Residual, Weight, make_residual
-from geolab.residuals.weights import normal_matrix
+from geolab.residuals import Linear, Normed, Residual, Weight, make_residual
+from geolab.residuals.weights import Started, normal, normal_matrix
 
 OPTIONS = {"norm": ("rms", "layer"), "norm_at": ("pre", "post"), "positions": ("rope", "learned"),
            "mlp": ("swiglu", "gelu")}
@@ -227,8 +227,13 @@ class Transformer(nn.Module):
             self._require_streams(residual)
         self.norm = make_norm(config, self.width) if config.norm_at == "pre" else nn.Identity()
         if config.positions == "learned":
-            position = torch.randn(1, config.max_length, self.width) * config.init_std
-            self.position = nn.Parameter(position)
+            self.position = nn.Parameter(torch.empty(1, config.max_length, self.width))
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start anew what is the trunk's own: its learned positions."""
+        if self.config.positions == "learned":
+            nn.init.normal_(self.position, std=self.config.init_std)
 
     @property
     def width(self) -> int:
@@ -285,24 +290,31 @@ class ContinuousModel(nn.Module):
         super().__init__()
         require_count("dim", dim)
         self.trunk = trunk
-        self.read = nn.Linear(dim, ends(trunk))
-        self.write = nn.Linear(ends(trunk), dim)
+        self.read = Linear(dim, ends(trunk))
+        self.write = Linear(ends(trunk), dim)
         for layer in (self.read, self.write):
-            nn.init.normal_(layer.weight, std=0.02)
-            nn.init.zeros_(layer.bias)
+            layer.start(normal, std=0.02)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.write(self.trunk(self.read(x)))
 
 
-class Embedding(nn.Embedding):
+class Embedding(Started, nn.Embedding):
     """Vectors of tokens, (B, T) -> (B, T, D), and scores of vectors, (B, T, D) -> (B, T, tokens).
 
     Both read the weight where the module is called, which offloading and sharding ask for.
     """
 
+    def reset_parameters(self) -> None:
+        nn.Embedding.reset_parameters(self)
+        super().reset_parameters()
+
     def forward(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight) if x.is_floating_point() else super().forward(x)
+
+
+def small(embedding: nn.Embedding) -> None:
+    nn.init.normal_(embedding.weight, std=0.02)
 
 
 class TokenModel(nn.Module):
@@ -319,7 +331,7 @@ class TokenModel(nn.Module):
         self.embedding = Embedding(vocabulary, ends(trunk))
         self.output = None if tied else nn.Linear(ends(trunk), vocabulary)
         if tied:
-            nn.init.normal_(self.embedding.weight, std=0.02)
+            self.embedding.start(small)
 
     def forward(self, tokens: Tensor) -> Tensor:
         h = self.trunk(self.embedding(tokens))

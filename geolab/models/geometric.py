@@ -269,7 +269,13 @@ class GeometricTransformer(nn.Module):
             for _ in range(config.layers))
         self.norm = final_norm(config)
         if config.positions == "learned":
-            self.position = nn.Parameter(torch.randn(config.max_length, config.width) * 0.02)
+            self.position = nn.Parameter(torch.empty(config.max_length, config.width))
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start anew what is the encoder's own: its learned positions."""
+        if self.config.positions == "learned":
+            nn.init.normal_(self.position, std=0.02)
 
     def forward(self, x: Tensor, graph: RelationGraph | None = None) -> Tensor:
         """(B, T, D) -> (B, T, D).

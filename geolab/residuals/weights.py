@@ -12,7 +12,7 @@ streams, a scale, a bias or a kernel, it would pull the connection itself toward
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,7 @@ class Started(nn.Module):
 
     _starts: tuple[Callable[[Any], object], ...] = ()
 
-    def start(self, how: Callable[..., object], **options) -> "Started":
+    def start(self: "Kind", how: Callable[..., object], **options) -> "Kind":
         """Let `how(module, **options)` set the weights, now and whenever they are reset."""
         self._starts += (partial(how, **options),)
         self._starts[-1](self)
@@ -33,6 +33,9 @@ class Started(nn.Module):
     def reset_parameters(self) -> None:
         for start in self._starts:
             start(self)
+
+
+Kind = TypeVar("Kind", bound=Started)
 
 
 class Linear(Started, nn.Linear):

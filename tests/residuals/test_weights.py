@@ -10,7 +10,14 @@ from torch import nn
 from torch.testing import assert_close
 
 from geolab import residuals
-from geolab.models import GeometricConfig, GeometricTransformer, TokenModel, Transformer
+from geolab.models import (
+    ContinuousModel,
+    GeometricConfig,
+    GeometricTransformer,
+    PointModel,
+    TokenModel,
+    Transformer,
+)
 from geolab.models import TransformerConfig as Config
 from geolab.residuals import Additive, Cayley, Linear, Residual, decaying
 
@@ -77,6 +84,24 @@ def test_the_guide_s_residual_starts_again_too(monkeypatch):
     late = on_meta(partial(stack, name))
     residuals_alone(late)
     require_same_start(late, partial(stack, name))
+
+
+def models():
+    config = Config.benchmark(width=16, layers=1, heads=2, hidden=24, max_length=4)
+    geometric = GeometricConfig(width=16, heads=2, hidden=24, layers=1, positions="learned",
+                                max_length=4)
+    return nn.ModuleList([
+        TokenModel(Transformer(config, "mhc"), 9), TokenModel(Transformer(config), 9, tied=False),
+        ContinuousModel(Transformer(Config(width=16, layers=1, heads=2), "delta"), 3),
+        *(PointModel(GeometricTransformer(geometric, kind), 3, 3) for kind in ("full", "lite"))])
+
+
+def test_so_do_the_models():
+    late = on_meta(models)
+    torch.manual_seed(2)
+    late.apply(lambda module: getattr(  # nn.MultiheadAttention hides its own
+        module, "reset_parameters", getattr(module, "_reset_parameters", int))())
+    require_same_start(late, models)
 
 
 class Kept(Additive):
