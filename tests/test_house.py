@@ -35,7 +35,7 @@ ROOMS = {
     "models": "checks penalties operators residuals",
     "diagrammatic": "checks penalties",
     "distributed": "checks penalties models",
-    "training": "checks penalties models tasks distributed",
+    "training": "checks penalties residuals models tasks distributed",
 }
 
 
