@@ -19,7 +19,7 @@ from geolab.models import (
     Transformer,
 )
 from geolab.models import TransformerConfig as Config
-from geolab.residuals import Additive, Cayley, Linear, Residual, decaying
+from geolab.residuals import Additive, Cayley, Linear, decaying
 
 every_form = pytest.mark.parametrize("name, options", FORMS)
 LEARNERS = [(name, options) for name, options in FORMS if [*stack(name, **options).parameters()]]
@@ -171,6 +171,19 @@ def test_a_narrow_default_dtype_changes_nothing(name, options, dtype):
         assert half[key].dtype == torch.float32 and torch.equal(half[key], value), key
 
 
+@every_form
+def test_a_copy_starts_decays_and_computes_alike(name, options):
+    made = stack(name, **options)
+    again = copy.deepcopy(made)
+    assert decaying(again) == decaying(made)
+    for part in (made, again):
+        torch.manual_seed(3)
+        residuals_alone(part)
+    for key, value in made.state_dict().items():
+        assert torch.equal(again.state_dict()[key], value), key
+    assert residuals.make_residual(name, 16, **options).options == dict(sorted(options.items()))
+
+
 # ---------------------------------------------------------------- in which dtype they learn
 
 def vectors(*shape, dtype=torch.float32):
@@ -267,57 +280,3 @@ class Bypassed(Additive):
 def test_the_law_sees_a_weight_that_is_read_past_its_module():
     with pytest.raises(AssertionError):
         test_weights_are_read_where_their_module_is_called(Bypassed, {})
-
-
-# ---------------------------------------------------------------- which of them decay
-
-TABLES = ("kernel", "expander.weight", "entry.weight", "exit.weight", "norm.weight")
-
-
-@every_form
-def test_what_decays_is_a_matrix_that_multiplies_features(name, options):
-    made = stack(name, **options)
-    names, parameters = decaying(made), dict(made.named_parameters())
-    assert names <= parameters.keys()
-    for key, p in parameters.items():
-        matrix = p.ndim >= 2 and not key.endswith(TABLES)
-        assert (key in names) == matrix, key
-        assert not matrix or p.shape[-1] in (2, 3, 4, 6, 8, 16, 48, 64, 128) and len(p) > 0
-
-
-def test_outside_of_residuals_all_that_has_two_axes_decays():
-    model = TokenModel(Transformer(Config.benchmark(width=16, layers=1, heads=2), "jpmhc"), 9)
-    names = decaying(model)
-    assert {"embedding.weight", "trunk.position", "trunk.layers.0.mix.qkv.weight"} <= names
-    assert "trunk.layers.0.residual.entry.weight" not in names
-    assert "trunk.layers.0.norm.weight" not in names
-
-
-def test_a_residual_of_one_s_own_says_what_decays():
-    class Own(Residual):
-        decayed = ("map",)
-
-        def __init__(self, width, index=0, count=1):
-            super().__init__(width, index, count)
-            self.map, self.table = (nn.Parameter(torch.ones(width, width)) for _ in range(2))
-            self.inner = nn.Linear(width, width)
-
-        def forward(self, state, sublayer):
-            return state
-
-    names = decaying(nn.Sequential(Own(4), nn.Linear(4, 4)))
-    assert names == {"0.map", "0.inner.weight", "1.weight"}
-    assert decaying(Own(4)) == {"map", "inner.weight"}
-
-
-@every_form
-def test_a_copy_starts_decays_and_computes_alike(name, options):
-    made = stack(name, **options)
-    again = copy.deepcopy(made)
-    assert decaying(again) == decaying(made)
-    for part in (made, again):
-        torch.manual_seed(3)
-        residuals_alone(part)
-    for key, value in made.state_dict().items():
-        assert torch.equal(again.state_dict()[key], value), key
-    assert residuals.make_residual(name, 16, **options).options == dict(sorted(options.items()))
