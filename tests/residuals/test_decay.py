@@ -72,7 +72,8 @@ def shrunk(model):
 
 
 @pytest.mark.parametrize("name, options", [
-    ("jpmhc", {}), ("delta-matrix", {"expand": "conv"}), ("emhc-hybrid", {"nets": "separate", "penalty": 0.0})])
+    ("jpmhc", {}), ("delta-matrix", {"expand": "conv"}),
+    ("emhc-hybrid", {"nets": "separate", "penalty": 0.0})])
 def test_fit_shrinks_what_decays_and_a_study_may_shrink_all_matrices(name, options):
     def model():
         torch.manual_seed(0)
