@@ -87,7 +87,7 @@ def _tell_transformers(model: nn.Module, in_float32: bool) -> None:
 @torch.no_grad()
 def _initialize_weights(model: nn.Module, module: nn.Module, *args) -> None:
     """`PreTrainedModel._initialize_weights`, which comes to the parts of a residual before it."""
-    if not isinstance(module, Residual):
+    if not isinstance(module, Residual) or getattr(module, "_is_hf_initialized", False):
         type(model)._initialize_weights(model, module, *args)
         return
     tensors = [*module.parameters(), *module.buffers()]
@@ -96,6 +96,7 @@ def _initialize_weights(model: nn.Module, module: nn.Module, *args) -> None:
         module.reset_parameters()
     for tensor, value in loaded:
         tensor.copy_(value)
+    module._is_hf_initialized = True  # so a later `post_init` leaves what was trained
 
 
 def find_stacks(model: nn.Module) -> list[list[nn.Module]]:

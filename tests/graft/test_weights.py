@@ -53,8 +53,12 @@ def test_a_plain_checkpoint_gives_what_a_direct_graft_gives(net, family, name, t
     network = net(family, layers=2)
     network.model.save_pretrained(tmp_path)
     kind = type(network.model)
-    model = self_grafting(kind, name).from_pretrained(tmp_path).eval()
+    again = family == "gpt2"  # with post_init at the end, too
+    model = self_grafting(kind, name, again).from_pretrained(tmp_path).eval()
     require_same_start(model, name)
+    before = {key: p.clone() for key, p in new(model).items()}
+    model.post_init()
+    assert all(torch.equal(p, before[key]) for key, p in new(model).items())
     if name in PLAIN:
         assert_close(network.run(model), network.run(network.model.eval()), rtol=0, atol=1e-5)
 
