@@ -6,14 +6,16 @@ puts a residual around each of them instead:
     rules       what a block is made of: its norms and its F, for each library that we know
     block       the block that is grafted
     start       how far a residual starts from the plain network, and what it reads
-    network     `graft`, which finds the blocks and gives each of them its residuals
+    trial       whether a rule computes what its block does
+    network     `graft`, which finds the blocks and gives each of them its residuals, and `ungraft`
 
 No library is imported for it. What is grafted is recognised by the name of its class.
 """
 
 from geolab.graft.block import Grafted
-from geolab.graft.network import graft
+from geolab.graft.network import graft, new_parameters, ungraft
 from geolab.graft.rules import rule
 from geolab.graft.start import distance_from_plain, reads_other_positions
 
-__all__ = ["Grafted", "distance_from_plain", "graft", "reads_other_positions", "rule"]
+__all__ = ["Grafted", "distance_from_plain", "graft", "new_parameters", "reads_other_positions",
+           "rule", "ungraft"]

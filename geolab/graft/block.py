@@ -3,13 +3,14 @@
 Legend: B batch, T positions, D width.
 """
 
-from collections.abc import Iterable, Sequence
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 
 from torch import Tensor, nn
 
-from geolab.graft.rules import Rule
+from geolab.graft.rules import Rule, known_rule
 from geolab.residuals import HyperConnections, Normed, Residual, make_residual
 
 
@@ -67,26 +68,100 @@ class Grafted:
     Attributes:
         residuals: one per sublayer.
         reads_other_positions: whether they read other positions than the present one.
+        state_axes: the axes of a state behind batch and positions, such as (n, D).
     """
 
     block_class: type[nn.Module]
     graft_rule: Rule
     residuals: nn.ModuleList
     reads_other_positions: bool
+    state_axes: tuple[int, ...]
 
-    def forward(self, x: Tensor, *args, **kwargs) -> Tensor:
-        sublayers = self.graft_rule.sublayers(self, *args, **kwargs)
-        if self.graft_rule.batch_first(self):
-            return through(self.residuals, x, sublayers)
+    def forward(self, *args, **kwargs) -> Tensor | tuple:
+        """The forward of the block's own class, with its arguments.
+
+        Returns: what the block returns, with the state in the place of x; the last block of a stack
+            reads x out of it.
+        Raises: ValueError for an input that isn't x (B, T, D) in the first block, or the state in
+            a later one; for a cache with positions in it, where a residual reads them.
+        """
+        names = _parameters(self.block_class)
+        if not args:
+            x, kwargs = kwargs[names[0]], {k: v for k, v in kwargs.items() if k != names[0]}
+        else:
+            x, *args = args
         first, last = self.residuals[0].first, self.residuals[-1].last
-        turned = [(norm, lambda x, f=f: f(x.transpose(0, 1)).transpose(0, 1), *after)
-                  for norm, f, *after in sublayers]
-        state = through(self.residuals, x.transpose(0, 1) if first else x, turned)
-        return state.transpose(0, 1) if last else state
+        self._require_input(x, first)
+        if first and self.reads_other_positions:
+            _require_whole(self.residuals[0], dict(zip(names[1:], args, strict=False)) | kwargs)
+        others: list = []
+        sublayers = [(norm, _noted(f, others), *after) for norm, f, *after
+                     in self.graft_rule.sublayers(self, *args, **kwargs)]
+        if not self.graft_rule.batch_first(self):
+            sublayers = [(norm, lambda x, f=f: f(x.transpose(0, 1)).transpose(0, 1), *after)
+                         for norm, f, *after in sublayers]
+            state = through(self.residuals, x.transpose(0, 1) if first else x, sublayers)
+            state = state.transpose(0, 1) if last else state
+        else:
+            state = through(self.residuals, x, sublayers)
+        return (state, *others) if others else state
+
+    def _require_input(self, x: Tensor, first: bool) -> None:
+        name = self.block_class.__name__
+        if first and (x.ndim != 3 or x.is_nested):
+            got = "a nested tensor" if x.is_nested else f"shape {tuple(x.shape)}"
+            raise ValueError(f"x of a grafted {name} must be (batch, positions, width) or "
+                             f"(positions, batch, width), got {got}: add the missing axis, or pad")
+        if not first and tuple(x.shape[2:]) != self.state_axes:
+            raise ValueError(
+                f"a grafted {name} must get the state of the block before it, whose axes behind "
+                f"batch and positions are {self.state_axes}, got shape {tuple(x.shape)}: graft "
+                "hands states from block to block, and what stands between them must keep them")
 
     def __reduce_ex__(self, protocol):
-        """So that `copy` and `pickle` find a class which no module defines."""
-        return _empty, (self.block_class, self.graft_rule), vars(self)
+        """So that `copy` and `pickle` find a class which no module defines.
+
+        The rule of a block of one's own may be a lambda, so it stays in the program that told it.
+        """
+        known = known_rule(self.block_class) is not None
+        return _empty, (self.block_class, None if known else self.graft_rule), vars(self)
+
+
+@cache
+def _parameters(block_class: type[nn.Module]) -> tuple[str, ...]:
+    """The names of forward's parameters, x first."""
+    return tuple(inspect.signature(block_class.forward).parameters)[1:]
+
+
+def _noted(f, others: list):
+    """F, with what it returns behind its update added to `others`."""
+    def run(x: Tensor) -> Tensor:
+        found = f(x)
+        if not isinstance(found, tuple):
+            return found
+        others.extend(found[1:])
+        return found[0]
+
+    return run
+
+
+def _require_whole(residual: Residual, given: Mapping[str, object]) -> None:
+    """Refuse positions that a cache doesn't give, where a residual reads them."""
+    for name, value in given.items():
+        length = getattr(value, "get_seq_length", None)
+        kept = length() if length else _kept_positions(value) if "past" in name else 0
+        if kept:
+            raise ValueError(f"use_cache must be False: {type(residual).__name__} reads other "
+                             f"positions than the present one, and {name} holds {kept} positions "
+                             "without what it reads")
+
+
+def _kept_positions(cache: object) -> int:
+    """The positions of a cache that consists of tensors (B, heads, T, D / heads)."""
+    if isinstance(cache, Tensor):
+        return cache.shape[-2] if cache.ndim >= 2 else 0
+    parts = cache.values() if isinstance(cache, Mapping) else cache
+    return max(map(_kept_positions, parts), default=0) if isinstance(parts, Iterable) else 0
 
 
 @cache
@@ -95,6 +170,10 @@ def grafted_class(block_class: type[nn.Module], rule: Rule) -> type[nn.Module]:
                 {"block_class": block_class, "graft_rule": rule})
 
 
-def _empty(block_class: type[nn.Module], rule: Rule) -> nn.Module:
+def _empty(block_class: type[nn.Module], rule: Rule | None) -> nn.Module:
+    rule = rule or known_rule(block_class)
+    if rule is None:
+        raise ValueError(f"graft must know the block {block_class.__name__} before it is loaded: "
+                         "call geolab.graft.rule as in the program that saved it")
     made = grafted_class(block_class, rule)
     return made.__new__(made)

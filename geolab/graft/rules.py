@@ -29,20 +29,23 @@ class Rule:
     Arguments:
         sublayers: `sublayers(block, ...)` gives a tuple for each sublayer, where ... is what
             forward gets besides x: (norm, F), or (None, F) where there is no norm, or
-            (None, F, norm) for a post-norm, x ← norm(x + F(x)).
+            (None, F, norm) for a post-norm, x ← norm(x + F(x)). Where F returns a tuple, its first
+            entry is added to x, and the block returns the others behind x.
         batch_first: `batch_first(block)` says whether x is (B, T, D) or (T, B, D).
         package: the library and its lowest version that the rule fits.
+        width: `width(block)` is D. By default the first norm with a weight says it.
     """
 
     sublayers: Sublayers
     batch_first: Callable[[nn.Module], bool] = positions_second
     package: tuple[str, str] | None = None
+    width: Callable[[nn.Module], int] | None = None
 
 
 OWN: dict[type[nn.Module], Rule] = {}  # what `rule` was told
 
 
-def rule(block: type[nn.Module], sublayers: Sublayers) -> None:
+def rule(block: type[nn.Module], sublayers: Sublayers, *, width: int | None = None) -> None:
     """Tell `graft` what a block of your own is made of.
 
         rule(Block, lambda block: [(block.ln_1, block.attn), (block.ln_2, block.mlp)])
@@ -56,29 +59,46 @@ def rule(block: type[nn.Module], sublayers: Sublayers) -> None:
 
         rule(Block, lambda block: [(block.norm, lambda x: block.attn(x) + block.mlp(x))])
 
-    Where forward takes x alone, `graft` compares the two, and refuses a rule that computes
-    something else.
+    Where forward requires x alone, `graft` compares the two, and refuses a rule that computes
+    something else. Elsewhere give `graft` an example of the model's inputs.
 
     Arguments:
-        block: the class that defines the forward, (B, T, D) -> (B, T, D).
+        block: the class of the block, or a parent of it, (B, T, D) -> (B, T, D). A rule for a class
+            counts for its subclasses too, until one of them defines another forward.
         sublayers: as in `Rule`.
+        width: D, where no norm has a weight of that length.
     """
-    OWN[block] = Rule(sublayers)
+    OWN[block] = Rule(sublayers, width=None if width is None else lambda _: width)
 
 
 def find_rule(block: nn.Module) -> Rule | None:
-    """The rule for a block's forward, or None. It is that of the class which defines forward."""
-    owner = next(cls for cls in type(block).__mro__ if "forward" in vars(cls))
-    known = OWN.get(owner) or RULES.get(f"{owner.__module__}.{owner.__qualname__}")
-    if known is None and [name for name, _ in block.named_children()] == CHILDREN:
-        known = NANOGPT if takes_x_alone(block) else None
+    """The rule for a block's forward, or None: of its class, or of the next parent with one.
+
+    Behind the class that defines forward no rule counts.
+    """
+    known = known_rule(type(block))
+    if known is None and {name for name, _ in block.named_children()} == CHILDREN:
+        known = NANOGPT if requires_x_alone(block) else None
     if known is not None and known.package is not None:
         _require_version(*known.package)
     return known
 
 
-def takes_x_alone(block: nn.Module) -> bool:
-    return len(inspect.signature(block.forward).parameters) == 1
+def known_rule(block: type[nn.Module]) -> Rule | None:
+    """The rule for a class of blocks, told or built in, or None."""
+    for cls in block.__mro__:
+        known = OWN.get(cls) or RULES.get(f"{cls.__module__}.{cls.__qualname__}")
+        if known is not None or "forward" in vars(cls):
+            return known
+    return None
+
+
+def requires_x_alone(block: nn.Module) -> bool:
+    """Whether forward can be called with x and nothing else."""
+    first, *others = inspect.signature(block.forward).parameters.values()
+    return all(p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+               for p in others) and first.kind in (first.POSITIONAL_OR_KEYWORD,
+                                                   first.POSITIONAL_ONLY)
 
 
 def _require_version(package: str, lowest: str) -> None:
@@ -124,7 +144,6 @@ def gpt2_block(block, past_key_values=None, attention_mask=None, encoder_hidden_
                encoder_attention_mask=None, **more):
     if hasattr(block, "crossattention"):
         raise ValueError("add_cross_attention must be False in a GPT-2 that is grafted, got True")
-    _require_whole(block, past_key_values)
 
     def attend(x: Tensor) -> Tensor:
         return block.attn(x, past_key_values=past_key_values, attention_mask=attention_mask,
@@ -134,9 +153,51 @@ def gpt2_block(block, past_key_values=None, attention_mask=None, encoder_hidden_
 
 
 def llama_layer(block, **more):
-    _require_whole(block, more.get("past_key_values"))
     return [(block.input_layernorm, lambda x: block.self_attn(x, **more)[0]),
             (block.post_attention_layernorm, block.mlp)]
+
+
+def phi3_layer(block, **more):
+    return [(block.input_layernorm,
+             lambda x: block.resid_attn_dropout(block.self_attn(x, **more)[0])),
+            (block.post_attention_layernorm, lambda x: block.resid_mlp_dropout(block.mlp(x)))]
+
+
+def gemma2_layer(block, **more):
+    """Each F ends with a norm of its own."""
+    return [(block.input_layernorm,
+             lambda x: block.post_attention_layernorm(block.self_attn(x, **more)[0])),
+            (block.pre_feedforward_layernorm,
+             lambda x: block.post_feedforward_layernorm(block.mlp(x)))]
+
+
+def olmo2_layer(block, **more):
+    """F reads x as it is, and ends with a norm."""
+    return [(None, lambda x: block.post_attention_layernorm(block.self_attn(x, **more)[0])),
+            (None, lambda x: block.post_feedforward_layernorm(block.mlp(x)))]
+
+
+def phi_layer(block, **more):
+    """A parallel block: one sublayer, attention and MLP side by side."""
+    def both(x: Tensor) -> Tensor:
+        return (block.resid_dropout(block.self_attn(x, **more)[0])
+                + block.resid_dropout(block.mlp(x)))
+
+    return [(block.input_layernorm, both)]
+
+
+def neox_layer(block, **more):
+    """One sublayer where attention and MLP stand side by side, each with its norm; else two."""
+    def attend(x: Tensor) -> Tensor:
+        return block.post_attention_dropout(
+            block.attention(block.input_layernorm(x), **more)[0])
+
+    def think(x: Tensor) -> Tensor:
+        return block.post_mlp_dropout(block.mlp(block.post_attention_layernorm(x)))
+
+    if block.use_parallel_residual:
+        return [(None, lambda x: think(x) + attend(x))]
+    return [(None, attend), (None, think)]
 
 
 def timm_block(block, **masks):
@@ -148,13 +209,8 @@ def nanogpt_block(block):
     return [(block.ln_1, block.attn), (block.ln_2, block.mlp)]
 
 
-def _require_whole(block: nn.Module, past) -> None:
-    """Refuse positions that a cache doesn't give, where a residual reads them."""
-    if past is not None and block.reads_other_positions and block.residuals[0].first \
-            and past.get_seq_length() > 0:
-        raise ValueError(f"use_cache must be False: {type(block.residuals[0]).__name__} reads "
-                         "other positions than the present one, and the cache of keys and values "
-                         "doesn't keep what it reads")
+def _norm_width(name: str) -> Callable[[nn.Module], int]:
+    return lambda block: len(getattr(block, name).weight)
 
 
 TRANSFORMERS, TIMM = ("transformers", "5.5"), ("timm", "1.0.16")
@@ -163,13 +219,31 @@ RULES: dict[str, Rule] = {  # by the name of the class, so that no library is im
     "torch.nn.modules.transformer.TransformerDecoderLayer": Rule(decoder_layer, _batch_first),
     "transformers.models.gpt2.modeling_gpt2.GPT2Block":
         Rule(gpt2_block, package=TRANSFORMERS),
-    "transformers.models.llama.modeling_llama.LlamaDecoderLayer":
-        Rule(llama_layer, package=TRANSFORMERS),
-    "transformers.models.qwen2.modeling_qwen2.Qwen2DecoderLayer":
-        Rule(llama_layer, package=TRANSFORMERS),
-    "transformers.models.qwen3.modeling_qwen3.Qwen3DecoderLayer":
-        Rule(llama_layer, package=TRANSFORMERS),
+    **{f"transformers.models.{model}.modeling_{model}.{layer}":
+       Rule(sublayers, package=TRANSFORMERS) for sublayers, layers in {
+           llama_layer: {"llama": "LlamaDecoderLayer", "qwen2": "Qwen2DecoderLayer",
+                         "qwen3": "Qwen3DecoderLayer", "qwen3_moe": "Qwen3MoeDecoderLayer",
+                         "mistral": "MistralDecoderLayer", "mixtral": "MixtralDecoderLayer",
+                         "gemma": "GemmaDecoderLayer", "smollm3": "SmolLM3DecoderLayer",
+                         "deepseek_v3": "DeepseekV3DecoderLayer"},
+           gemma2_layer: {"gemma2": "Gemma2DecoderLayer", "gemma3": "Gemma3DecoderLayer"},
+           phi3_layer: {"phi3": "Phi3DecoderLayer"},
+           phi_layer: {"phi": "PhiDecoderLayer"}}.items()
+       for model, layer in layers.items()},
+    "transformers.models.olmo2.modeling_olmo2.Olmo2DecoderLayer":
+        Rule(olmo2_layer, package=TRANSFORMERS, width=_norm_width("post_attention_layernorm")),
+    "transformers.models.gpt_neox.modeling_gpt_neox.GPTNeoXLayer":
+        Rule(neox_layer, package=TRANSFORMERS, width=_norm_width("input_layernorm")),
     "timm.models.vision_transformer.Block": Rule(timm_block, package=TIMM),
 }
-CHILDREN = ["ln_1", "attn", "ln_2", "mlp"]  # nanoGPT is a file, not a package
+CHILDREN = {"ln_1", "attn", "ln_2", "mlp"}  # nanoGPT is a file, not a package
 NANOGPT = Rule(nanogpt_block)
+# blocks of another kind, and why none of the rules fits them
+POST_NORM = "its blocks are post-norm, x ← norm(x + F(x)), and mix sum and norm in one module"
+SHARED_BIAS = ("its blocks return tuples and share the position bias of the first one, and its "
+               "decoder listens to the encoder")
+MIXER = "its blocks are state-space mixers, whose cache isn't one of keys and values"
+REFUSED = {"BertLayer": POST_NORM, "RobertaLayer": POST_NORM, "ElectraLayer": POST_NORM,
+           "TransformerBlock": POST_NORM, "BartEncoderLayer": POST_NORM,
+           "BartDecoderLayer": POST_NORM, "T5Block": SHARED_BIAS, "MT5Block": SHARED_BIAS,
+           "UMT5Block": SHARED_BIAS, "MambaBlock": MIXER, "Mamba2Block": MIXER}

@@ -1,0 +1,140 @@
+"""Does a rule compute what its block does? Both are tried, and nothing that they change stays."""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from geolab.graft.block import make_residuals, through
+from geolab.graft.rules import OWN, find_rule, requires_x_alone
+
+
+def sublayers_of(block: nn.Module) -> list[tuple]:
+    """What a rule gives for a block, before anything is known of forward's other arguments.
+
+    Raises: ValueError for a rule that can't be called without them, or gives something else.
+    """
+    name = type(block).__name__
+    try:
+        found = find_rule(block).sublayers(block)
+    except TypeError as error:
+        raise ValueError(f"the rule of {name} must be callable with the block alone, with defaults "
+                         f"for what else forward gets, got: {error}") from error
+    if not found or any(not isinstance(part, tuple) or len(part) not in (2, 3) for part in found):
+        raise ValueError(f"the rule of {name} must give a list of (norm, F) or (None, F, norm), "
+                         f"got {found!r}")
+    return found
+
+
+@torch.no_grad()
+def require_same_block(block: nn.Module, width: int) -> None:
+    """Raise ValueError unless a rule computes what its block's forward does, on a random x.
+
+    A rule of one's own whose block requires more than x isn't checked, and a warning says so.
+    """
+    name, rule = type(block).__name__, find_rule(block)
+    like = next(p for p in block.parameters() if p.is_floating_point())
+    if like.is_meta:
+        return
+    if not requires_x_alone(block):
+        if rule in OWN.values():
+            warnings.warn(f"graft doesn't check the rule of {name}, whose forward requires more "
+                          "than x: give graft an example of the model's inputs", stacklevel=5)
+        return
+    plain = make_residuals("additive", width, len(sublayers_of(block)))
+    with untouched(block, like.device):
+        x = torch.randn(1, 2, width).to(like)
+        try:
+            torch.manual_seed(0)  # the same dropout in both
+            wanted = block(x)
+        except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+            if rule in OWN.values():
+                warnings.warn(f"graft can't check the rule of {name}, whose forward doesn't take "
+                              f"a random x of shape (1, 2, {width}) alone ({error}): give graft an "
+                              "example of the model's inputs", stacklevel=5)
+            return
+        torch.manual_seed(0)
+        others: list = []
+        got = through(plain, x, [(norm, _first(f, others), *after)
+                                 for norm, f, *after in rule.sublayers(block)])
+    if isinstance(wanted, tuple) != bool(others):
+        raise ValueError(f"the rule of {name} must return what forward does, a "
+                         f"{'tuple' if isinstance(wanted, tuple) else 'tensor'}: a block returns a "
+                         "tuple where an F does, whose first entry is added to x")
+    _require_close(name, got, wanted[0] if isinstance(wanted, tuple) else wanted)
+
+
+def _first(f: Callable, others: list) -> Callable:
+    def run(x: Tensor) -> Tensor:
+        found = f(x)
+        if isinstance(found, tuple):
+            others.extend(found[1:])
+            return found[0]
+        return found
+
+    return run
+
+
+@torch.no_grad()
+def require_same_model(model: nn.Module, example: object, put: Callable[[], None],
+                       undo: Callable[[], object]) -> None:
+    """Raise ValueError unless the model computes the same with the plain residual in its blocks.
+
+    Arguments:
+        put, undo: graft the plain residual, and take it out again.
+    """
+    device = next(model.parameters()).device
+    with untouched(model, device):
+        torch.manual_seed(0)
+        wanted = _tensors(call(model, example))
+        put()
+        try:
+            torch.manual_seed(0)
+            got = _tensors(call(model, example))
+        except Exception as error:
+            raise ValueError("the rules must fit the model on this example, got "
+                             f"{type(error).__name__}: {error}") from error
+        finally:
+            undo()
+    if len(got) != len(wanted):
+        raise ValueError(f"the rules must keep what the model returns, {len(wanted)} tensors, "
+                         f"got {len(got)}")
+    for ours, theirs in zip(got, wanted, strict=True):
+        _require_close(type(model).__name__, ours, theirs)
+
+
+def call(model: nn.Module, example: object) -> object:
+    """The model at an example: a tensor, a tuple of arguments, or a dict of named ones."""
+    if isinstance(example, Mapping):
+        return model(**example)
+    return model(*example) if isinstance(example, tuple) else model(example)
+
+
+def _tensors(found: object) -> list[Tensor]:
+    parts = found.to_tuple() if hasattr(found, "to_tuple") else found
+    return [part for part in tree_leaves(parts)
+            if isinstance(part, Tensor) and part.is_floating_point()]
+
+
+def _require_close(name: str, got: Tensor, wanted: Tensor) -> None:
+    if got.shape != wanted.shape:
+        raise ValueError(f"the rule of {name} must give shape {tuple(wanted.shape)}, "
+                         f"got {tuple(got.shape)}")
+    if not torch.allclose(got, wanted, rtol=1e-2, atol=1e-2 * float(wanted.abs().max())):
+        raise ValueError(f"the rule of {name} must compute what its forward does, got a difference "
+                         f"of {float((got - wanted).abs().max()):.2g}")
+
+
+@contextmanager
+def untouched(module: nn.Module, device: torch.device) -> Iterator[None]:
+    """A context after which buffers, such as a BatchNorm's statistics, and draws are as before."""
+    before = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            yield
+    finally:
+        for buffer, value in before:
+            buffer.copy_(value)
