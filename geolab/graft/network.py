@@ -120,8 +120,8 @@ def _put(stacks: list[list[nn.Module]], made: list[list[list[Residual]]],
         axes = _state_axes(one)
         for block, around in zip(blocks, residuals, strict=True):
             rule = find_rule(block)
-            block.residuals, block.reads_other_positions = nn.ModuleList(around), reads
-            block.state_axes = axes
+            block.residuals = nn.ModuleList(around).train(block.training)
+            block.reads_other_positions, block.state_axes = reads, axes
             block.__class__ = grafted_class(type(block), rule)
 
 

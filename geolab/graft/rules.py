@@ -93,6 +93,11 @@ def known_rule(block: type[nn.Module]) -> Rule | None:
     return None
 
 
+def is_own(known: Rule) -> bool:
+    """Whether `rule` was told of it."""
+    return any(known is told for told in OWN.values())
+
+
 def requires_x_alone(block: nn.Module) -> bool:
     """Whether forward can be called with x and nothing else."""
     first, *others = inspect.signature(block.forward).parameters.values()

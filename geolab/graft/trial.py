@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from geolab.graft.block import make_residuals, through
-from geolab.graft.rules import OWN, find_rule, requires_x_alone
+from geolab.graft.rules import find_rule, is_own, requires_x_alone
 
 
 def sublayers_of(block: nn.Module) -> list[tuple]:
@@ -40,7 +40,7 @@ def require_same_block(block: nn.Module, width: int) -> None:
     if like.is_meta:
         return
     if not requires_x_alone(block):
-        if rule in OWN.values():
+        if is_own(rule):
             warnings.warn(f"graft doesn't check the rule of {name}, whose forward requires more "
                           "than x: give graft an example of the model's inputs", stacklevel=5)
         return
@@ -51,7 +51,7 @@ def require_same_block(block: nn.Module, width: int) -> None:
             torch.manual_seed(0)  # the same dropout in both
             wanted = block(x)
         except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
-            if rule in OWN.values():
+            if is_own(rule):
                 warnings.warn(f"graft can't check the rule of {name}, whose forward doesn't take "
                               f"a random x of shape (1, 2, {width}) alone ({error}): give graft an "
                               "example of the model's inputs", stacklevel=5)

@@ -74,9 +74,13 @@ def joins(x: Tensor, outputs: int) -> bool:
             and _runs_joined(x.device))
 
 
-@torch.compiler.assume_constant_result  # it can't trace what asks a device
 def _runs_joined(device: torch.device) -> bool:
     return device.type != "cuda" or torch.cuda.get_device_capability(device)[0] == 9
+
+
+# The compiler can't trace what asks a device. torch.compiler.assume_constant_result says so too,
+# but imports the compiler, which takes a second.
+_runs_joined._dynamo_marked_constant = True
 
 
 def transformed() -> bool:

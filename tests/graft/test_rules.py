@@ -1,12 +1,21 @@
 """Rules for blocks, of a library or of one's own, and what is refused."""
 
+import pickle
+
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
-from geolab.graft import graft, reads_other_positions, rule
-from geolab.graft.rules import OWN
+from geolab.graft import (
+    Grafted,
+    graft,
+    new_parameters,
+    reads_other_positions,
+    rule,
+    rules,
+    ungraft,
+)
 from geolab.residuals import REGISTRY
 
 WIDTH = 16
@@ -14,7 +23,7 @@ WIDTH = 16
 
 @pytest.fixture(autouse=True)
 def no_rule_outlives_its_test(monkeypatch):
-    monkeypatch.setattr("geolab.graft.rules.OWN", OWN.copy())
+    monkeypatch.setattr("geolab.graft.rules.OWN", rules.OWN.copy())
 
 
 class Mix(nn.Linear):
@@ -127,7 +136,146 @@ def test_weights_may_have_no_storage_yet():
     assert all(p.is_meta for p in model.parameters())
 
 
+class Pair(Plain):
+    """A block that returns what it has besides x, as transformers' Bloom does."""
+
+    def forward(self, x, mask=None):
+        y = self.norm(x)
+        return x + self.mix(y), y
+
+
+class Loop(nn.ModuleList):
+    def forward(self, x):
+        for block in self:
+            x = block(x, mask=None)[0]
+        return x
+
+
+def test_a_block_returns_a_tuple_where_an_f_does():
+    model, x = Loop(Pair() for _ in range(3)), torch.randn(2, 5, WIDTH)
+    before = model(x)
+    rule(Pair, lambda b, mask=None: [(b.norm, lambda y: (b.mix(y), y))])
+    assert_close(graft(model, "mhc")(x), before, rtol=1e-5, atol=1e-5)
+    rule(Pair, lambda b, mask=None: [(b.norm, b.mix)])
+    with pytest.raises(ValueError, match="^the rule of Pair must return what forward does, a tup"):
+        graft(Loop(Pair() for _ in range(3)), "mhc")
+
+
+class Counting(nn.Module):
+    """A block with statistics of its own, a fixed number of positions, and dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.seen = nn.LayerNorm(WIDTH), nn.BatchNorm1d(5)
+        self.tokens, self.drop = nn.Linear(5, 5), nn.Dropout(0.5)
+
+    def forward(self, x):
+        return x + self.update(self.norm(x))
+
+    def update(self, y):
+        return self.drop(self.seen(self.tokens(y.mT).mT))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_trial_leaves_no_trace_and_an_example_checks_what_a_random_x_cannot(training):
+    rule(Counting, lambda b: [(b.norm, b.update)])
+    model, x = network(Counting)
+    model.train(training)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    draws = torch.get_rng_state()
+    with pytest.warns(UserWarning, match="graft can't check the rule of Counting.*example"):
+        graft(model, "hyper")
+    ungraft(model)
+    torch.set_rng_state(draws)
+    graft(model, "additive", example=x)
+    assert torch.equal(torch.get_rng_state(), draws)
+    assert all(torch.equal(model.state_dict()[name], value) for name, value in state.items())
+    assert all(module.training is training for module in model.modules())
+    rule(Counting, lambda b: [(b.norm, b.tokens and b.norm)])
+    with pytest.raises(ValueError, match="^the rule of Sequential must compute what its forward"):
+        graft(network(Counting)[0], "mhc", example=x)
+
+
+def test_a_rule_counts_for_subclasses_and_x_may_come_by_name():
+    class Sub(Plain):
+        pass
+
+    rule(Sub, plain)
+    model, x = network(Sub)
+    before = model(x)
+    assert_close(graft(model, "mhc")(x), before, rtol=1e-5, atol=1e-5)
+    state = model[0](x=x)
+    assert state.shape == (2, 5, 4, WIDTH) and torch.equal(state, model[0](x))
+
+
+def test_a_rule_of_one_s_own_may_be_a_lambda_and_the_model_is_pickled():
+    rule(Plain, lambda b: plain(b))
+    model, x = network(Plain)
+    again = pickle.loads(pickle.dumps(graft(model, "mhc")))
+    assert torch.equal(again(x), model(x))
+    data = pickle.dumps(model)
+    del rules.OWN[Plain]
+    with pytest.raises(ValueError, match="^graft must know the block Plain before it is loaded"):
+        pickle.loads(data)
+
+
+def test_what_graft_leaves_is_told_and_comes_back():
+    class Tower(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lower = nn.ModuleList(Plain() for _ in range(3))
+            self.upper = nn.ModuleList(Scaled() for _ in range(2))
+
+    rule(Plain, plain)
+    model = Tower()
+    with pytest.warns(UserWarning, match="graft leaves upper, 2 blocks of class Scaled"):
+        graft(model, "mhc")
+    assert {len(group) for group in new_parameters(model).values()} != {0}
+    ungraft(model)
+    assert not [module for module in model.modules() if isinstance(module, Grafted)]
+    for undone in (ungraft, new_parameters):
+        with pytest.raises(ValueError, match="^model must "):
+            undone(model)
+
+
 # ---------------------------------------------------------------- refusals
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_an_input_without_a_batch_and_a_nested_one(batch_first):
+    layer = nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=batch_first, norm_first=True)
+    model = graft(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), "mhc")
+    for length in (WIDTH, 5):
+        with pytest.raises(ValueError, match=r"^x of a grafted TransformerEncoderLayer must be "):
+            model(torch.randn(length, WIDTH))
+    with pytest.raises(ValueError, match="got a nested tensor"):
+        model.layers[0](torch.nested.nested_tensor([torch.randn(3, WIDTH), torch.randn(2, WIDTH)]))
+
+
+def test_what_stands_between_blocks_must_keep_the_state():
+    rule(Plain, plain)
+    model, x = network(Plain)
+    graft(model, "mhc")
+    with pytest.raises(ValueError, match=r"^a grafted Plain must get the state .*\(4, 16\), got "
+                       r"shape \(2, 5, 16\): graft hands states"):
+        model[1](model[0](x).mean(2))
+
+
+def test_a_wrapped_model():
+    rule(Plain, plain)
+    with pytest.raises(ValueError, match="^model must be grafted before it is wrapped, got Opt"):
+        graft(torch.compile(network(Plain)[0]), "mhc")
+    with pytest.raises(ValueError, match="^model must be grafted before it is wrapped, got Data"):
+        graft(nn.DataParallel(network(Plain)[0]), "mhc")
+
+
+def test_rules_that_can_t_be_asked():
+    rule(Scaled, lambda b, scale: [(b.norm, b.mix)])
+    with pytest.raises(ValueError, match="^the rule of Scaled must be callable with the block alo"):
+        graft(network(Scaled)[0], "mhc")
+    rule(Scaled, lambda b, scale=1, mask=None: [b.mix])
+    with pytest.raises(ValueError, match="^the rule of Scaled must give a list of"):
+        graft(network(Scaled)[0], "mhc")
+
 
 @pytest.mark.parametrize("name", sorted(set(REGISTRY) - {"additive", "hyper", "mhc", "jpmhc"}))
 def test_a_residual_that_doesn_t_start_plain_is_refused(name):
@@ -221,8 +369,12 @@ def test_a_norm_without_a_weight():
             self.norm = nn.Identity()
 
     rule(Plain, plain)
-    with pytest.raises(ValueError, match="^a rule must give a norm with a weight"):
+    with pytest.raises(ValueError, match="^the rule of Bare must say the width.*width="):
         graft(network(Bare)[0], "mhc")
+    rule(Plain, plain, width=WIDTH)
+    model, x = network(Bare)
+    before = model(x)
+    assert_close(graft(model, "mhc")(x), before, rtol=1e-5, atol=1e-5)
 
 
 def test_a_residual_that_is_wider_than_the_network():
@@ -255,7 +407,7 @@ def test_which_residuals_read_other_positions():
 def test_an_import_loads_no_library():
     import subprocess
     import sys
-    code = ("import sys, geolab.graft; "
-            "print([m for m in ('transformers', 'timm', 'torchvision') if m in sys.modules])")
+    code = ("import sys, geolab.graft; print([m for m in ('transformers', 'timm', 'torchvision', "
+            "'matplotlib', 'torch._dynamo') if m in sys.modules])")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                           check=True).stdout.strip() == "[]"
