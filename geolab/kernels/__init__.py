@@ -74,13 +74,18 @@ def joins(x: Tensor, outputs: int) -> bool:
             and _runs_joined(x.device))
 
 
+def constant(function: Callable) -> Callable:
+    """torch.compiler.assume_constant_result, which imports the compiler, and that takes a second.
+
+    Compiled code keeps the result of the function, and doesn't trace it.
+    """
+    function._dynamo_marked_constant = True
+    return function
+
+
+@constant  # a trace can't ask a device
 def _runs_joined(device: torch.device) -> bool:
     return device.type != "cuda" or torch.cuda.get_device_capability(device)[0] == 9
-
-
-# The compiler can't trace what asks a device. torch.compiler.assume_constant_result says so too,
-# but imports the compiler, which takes a second.
-_runs_joined._dynamo_marked_constant = True
 
 
 def transformed() -> bool:

@@ -183,7 +183,7 @@ PRODUCTS = torch.einsum("aij,bjk->abik", LEFT, RIGHT).reshape(16, 16)
 _made: dict[tuple[torch.dtype, torch.device], tuple[Tensor, Tensor]] = {}
 
 
-@torch.compiler.assume_constant_result  # so that compiled code holds the tables too
+@kernels.constant  # so that compiled code holds the tables too
 # so that a first call in inference mode does not spoil training
 @torch.inference_mode(False)
 def _tables(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
