@@ -165,8 +165,6 @@ def _share(part: Tensor, whole: Tensor, state: Tensor) -> Tensor:
 
 def _response(operator: Map, x: Tensor, step: Tensor) -> Tensor:
     """J step, J the Jacobian of Δ = T − id at x."""
-    # two reverse passes, with attention as plain sums: torch has neither a second derivative nor a
-    # forward-mode one of its fused attention kernels
-    with sdpa_kernel(SDPBackend.MATH):
-        moved = torch.autograd.functional.jvp(operator, x.detach(), step.detach())[1]
-    return moved - step.detach()
+    # attention as plain sums: torch has no forward-mode derivative of its fused kernels
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        return torch.func.jvp(operator, (x,), (step,))[1] - step
