@@ -92,8 +92,8 @@ def transformed() -> bool:
 
 def batched(x: Tensor) -> bool:
     """Whether x is a batch of tensors under vmap, as autograd makes with is_grads_batched=True."""
-    return (torch._C._functorch.is_batchedtensor(x)
-            or torch._C._functorch.is_legacy_batchedtensor(x))
+    return not torch.compiler.is_compiling() and (  # the compiler can't look into these
+        torch._C._functorch.is_batchedtensor(x) or torch._C._functorch.is_legacy_batchedtensor(x))
 
 
 def number(value: Tensor | float, like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
