@@ -98,17 +98,21 @@ def require_pairs(u: Tensor, v: Tensor, beta: Tensor) -> None:
 
 # ---------------------------------------------------------------- what two runs have in common
 
+SAME = {"training", "recompute", "gradient_checkpointing"}  # attributes that change no result
+
+
 def model_options(name: str, model: nn.Module) -> dict[str, str]:
     """What decides how a model computes: {"model.layers.0.norm.eps": "1e-05", …}.
 
     Every module inside it gives its class, its attributes, and the dtypes and shapes of its
-    parameters and buffers. Docstrings, comments, `extra_repr` and values of parameters don't count.
+    parameters and buffers. Docstrings, comments, `extra_repr`, values of parameters and what is
+    computed again to save memory don't count.
     """
     found = {}
     for path, module in model.named_modules(prefix=name):
         attributes = {**vars(module), **dict(module.named_parameters(recurse=False)),
                       **dict(module.named_buffers(recurse=False))}
-        del attributes["training"]
+        attributes = {key: value for key, value in attributes.items() if key not in SAME}
         found |= options(path, attributes) | {path: type(module).__name__}
     return found
 

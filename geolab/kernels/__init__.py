@@ -19,6 +19,7 @@ from importlib.util import find_spec
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from geolab.checks import require_option
@@ -88,9 +89,20 @@ def _runs_joined(device: torch.device) -> bool:
     return device.type != "cuda" or torch.cuda.get_device_capability(device)[0] == 9
 
 
+def mode() -> str:
+    """The mode that `use` set: "auto", "always" or "never"."""
+    return _mode
+
+
 def transformed() -> bool:
-    """Whether torch.func (grad, vmap, jvp, ...) transforms what is computed now."""
-    return torch._C._are_functorch_transforms_active()
+    """Whether torch.func (grad, vmap, jvp, ...) or forward mode transforms what is computed now."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def batched(x: Tensor) -> bool:
+    """Whether x is a batch of tensors under vmap, as autograd makes with is_grads_batched=True."""
+    return not torch.compiler.is_compiling() and (  # the compiler can't look into these
+        torch._C._functorch.is_batchedtensor(x) or torch._C._functorch.is_legacy_batchedtensor(x))
 
 
 def number(value: Tensor | float, like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.library import custom_op
 
-from geolab.kernels import DTYPES
+from geolab.kernels import DTYPES, batched
 
 allocate = torch.empty  # the tests replace it, so that outputs begin as NaN
 INTERPRETED = triton.knobs.runtime.interpret
@@ -45,6 +45,7 @@ class Operator:
                     launch(*inputs, *buffers)
             return made
 
+        self.name = name.removeprefix("geolab::")
         self.library = custom_op(name, filled, mutates_args=())
         self.library.register_fake(outputs)
         self.eager: Callable = filled
@@ -71,7 +72,7 @@ def differentiate(forward: Operator, vjp: Callable,
     Arguments:
         outputs: how many outputs have gradients.
     """
-    filled = forward.eager
+    filled, name = forward.eager, forward.name
 
     def remember(ctx, inputs, output):
         kept = keep(inputs, output)
@@ -83,7 +84,12 @@ def differentiate(forward: Operator, vjp: Callable,
         if isinstance(output, tuple):
             ctx.mark_non_differentiable(*output[outputs:])
 
-    def backward(ctx, *grads):
+    def gradients(ctx, *grads):
+        second = torch.is_grad_enabled()
+        if second or any(grad is not None and batched(grad) for grad in grads):
+            what = "second derivatives" if second else "batched gradients"
+            raise RuntimeError(f"the kernel of {name} has no {what}: run the forward pass under "
+                               "kernels.use('never'), where autograd finds them")
         given = [grad if grad is None else grad.contiguous() for grad in grads[:outputs]]
         if all(grad is None for grad in given):  # what follows needs no gradient
             return (None,) * ctx.inputs
@@ -100,15 +106,10 @@ def differentiate(forward: Operator, vjp: Callable,
             remember(ctx, inputs, output)
             return output
 
-        @staticmethod
-        def backward(ctx, *grads):
-            if torch.is_grad_enabled():
-                raise RuntimeError("kernels have no second derivatives: autograd finds them under "
-                                   "kernels.use('never')")
-            return backward(ctx, *grads)
+        backward = staticmethod(gradients)
 
     forward.eager = Eager.apply
-    forward.library.register_autograd(backward, setup_context=remember)
+    forward.library.register_autograd(gradients, setup_context=remember)
 
 
 # ---------------------------------------------------------------- arguments and outputs

@@ -34,7 +34,13 @@ def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     if kernels.serves(x) and len(weight) <= kernels.MOST_OUTPUTS:
         return kernels.TWINS["rms_linear"](x, weight, eps)
     with outside_autocast(x):
-        return _RmsLinear.apply(widened(x), widened(weight), eps)
+        # forward mode can't look into a hand-written backward pass
+        apply = _rms_linear if kernels.transformed() else _RmsLinear.apply
+        return apply(widened(x), widened(weight), eps)
+
+
+def _rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    return (x @ weight.mT) * _inverse_rms(x, eps)
 
 
 def _inverse_rms(x: Tensor, eps: float) -> Tensor:
@@ -52,16 +58,12 @@ class _RmsLinear(Function):
     17 % longer then. Only the arguments and y are kept, so second derivatives exist too.
     """
 
-    generate_vmap_rule = True
-
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        return (x @ weight.mT) * _inverse_rms(x, eps)
-
-    @staticmethod
-    def setup_context(ctx, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
-        x, weight, ctx.eps = inputs
+    def forward(ctx, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        output = _rms_linear(x, weight, eps)
+        ctx.eps = eps
         ctx.save_for_backward(x, weight, output)
+        return output
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, None]:

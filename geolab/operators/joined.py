@@ -14,7 +14,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
@@ -66,19 +65,28 @@ def stream_join(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor, weig
     return stream_generate_read(stream_mix_write(x, matrix, weights, update), weight, eps,
                                 generated)
 
+PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
+
 
 def recomputed(run: Callable, *inputs: Any) -> Any:
     """run(*inputs), of which the backward pass keeps no state: it forms the states again.
 
-    It runs our kernels again, and operations number by number, and nothing else: F's products of
-    matrices and its attention are kept. This is mHC's recomputation (section 4.3.2) of a block of
-    sublayers, and costs the block's forward traffic once more, 3n + 2 vectors per sublayer. For
-    this TileKernels keep the coefficients too and hold the state on chip: n + 2. Without kernels
-    the products that form a state are kept.
+    It keeps F's products of matrices and its attention, and runs all else again, in the mode of
+    `kernels.use` that the forward pass ran in. This is mHC's recomputation (section 4.3.2) of a
+    block of sublayers, and costs the block's forward traffic once more, 3n + 2 vectors per
+    sublayer. For this TileKernels keep the coefficients too and hold the state on chip: n + 2.
+    Without kernels the products that form a state are kept.
     """
-    return checkpoint(run, *inputs, use_reentrant=False, context_fn=partial(
+    mode = kernels.mode()
+
+    def run_again(*inputs: Any) -> Any:
+        with kernels.use(mode):
+            return run(*inputs)
+
+    return checkpoint(run_again, *inputs, use_reentrant=False, context_fn=partial(
         create_selective_checkpoint_contexts, _kept))
 
 
 def _kept(_, op: Any, *args: Any, **options: Any) -> bool:
-    return op.namespace != "geolab" and torch.Tag.pointwise not in op.tags
+    name = op.overloadpacket.__name__
+    return op.namespace == "aten" and (name in PRODUCTS or "attention" in name)

@@ -12,7 +12,8 @@ Legend: i `first`, j `second`; J Jacobian of Δ; ε scale of Δ; B batch, T posi
 (..., D).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import reduce
 from itertools import combinations, permutations
 from typing import NamedTuple
@@ -165,8 +166,18 @@ def _share(part: Tensor, whole: Tensor, state: Tensor) -> Tensor:
 
 def _response(operator: Map, x: Tensor, step: Tensor) -> Tensor:
     """J step, J the Jacobian of Δ = T − id at x."""
-    # two reverse passes, with attention as plain sums: torch has neither a second derivative nor a
-    # forward-mode one of its fused attention kernels
-    with sdpa_kernel(SDPBackend.MATH):
-        moved = torch.autograd.functional.jvp(operator, x.detach(), step.detach())[1]
-    return moved - step.detach()
+    with torch.enable_grad(), _plain_attention():
+        moved = torch.func.jvp(operator, (x.detach(),), (step.detach(),))[1]
+    return (moved - step).detach()
+
+
+@contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Attention as plain sums: PyTorch has no forward-mode derivative of its fused kernels."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)

@@ -4,6 +4,7 @@ import inspect
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from unittest.mock import patch
 
 import pytest
@@ -81,6 +82,20 @@ def test_what_torch_func_transforms_takes_the_reference(name):
     assert_close(each, wanted)
     for ours, theirs in zip(got, back, strict=True):
         assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("watch", [nullcontext, Seen])
+@every_case
+def test_a_kernel_refuses_second_derivatives_and_batched_gradients_by_name(name, watch):
+    function, inputs = CASES[name].function, [x.requires_grad_() for x in given(name)]
+    with kernels.use("always"), watch():
+        loss = squares(function(*inputs))
+    ways = {"second derivatives": dict(create_graph=True),
+            "batched gradients": dict(grad_outputs=torch.ones(2), is_grads_batched=True)}
+    for what, asked in ways.items():
+        with pytest.raises(RuntimeError, match=rf"the kernel of \w+ has no {what}: .*'never'"):
+            torch.autograd.grad(loss, inputs, retain_graph=True, **asked)
+    assert all(x.isfinite().all() for x in torch.autograd.grad(loss, inputs))
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
 
+from geolab import kernels
 from geolab.models import ContinuousModel, PointModel, TokenModel, Transformer, TransformerConfig
 from geolab.models.backbone import MLP, Attention, Layer, rotate
 from geolab.penalties import collect_penalties
@@ -51,6 +52,36 @@ def vectors(width=6):
 
 def tokens():
     return torch.randint(11, (3, 7), generator=generator())
+
+
+# ---------------------------------------------------------------- recomputation
+
+@pytest.mark.parametrize("norm_at", ["pre", "post"])
+@every_config
+@every_residual
+def test_what_is_recomputed_has_the_same_gradients(backbone, residual, options, norm_at):
+    if norm_at == "post" and residual == "delta-matrix":
+        norm_at = "pre"  # its state has no streams for a norm to follow
+    model = continuous(small(backbone, norm_at=norm_at), residual, **options)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.1 * torch.randn(p.shape, dtype=p.dtype, generator=generator()))
+    x, parameters = vectors(), list(model.parameters())
+    wanted = torch.autograd.grad(model(x).sin().sum(), parameters, allow_unused=True)
+    for layers in (1, 3):
+        model.trunk.recompute = layers
+        found = torch.autograd.grad(model(x).sin().sum(), parameters, allow_unused=True)
+        assert_close([g for g in found if g is not None], [g for g in wanted if g is not None],
+                     rtol=0, atol=0)
+
+
+@pytest.mark.skipif(not kernels.TWINS, reason="kernels need Triton")
+def test_recomputation_remembers_which_path_the_forward_pass_took():
+    model = Transformer(small("benchmark"), "mhc")
+    model.recompute = 2
+    with kernels.use("always"):
+        y = model(vectors(16).float())
+    y.sum().backward()
 
 
 # ---------------------------------------------------------------- causality

@@ -1,9 +1,11 @@
 import math
+from functools import partial
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from shared import shaken
 from torch import nn
 from torch.testing import assert_close
 
@@ -17,6 +19,7 @@ from geolab.probes import (
     order_sensitivity,
     pairwise,
 )
+from geolab.residuals import REGISTRY, make_residual
 
 CLOSE = dict(rtol=0, atol=1e-12)
 SEEDS = st.integers(0, 10_000)
@@ -101,6 +104,28 @@ def test_the_residual_is_of_second_order_and_the_error_of_eq_17_of_third(seed):
     for row in orders(lambda scale: (step(sublayer(seed), scale), step(sublayer(seed + 1), scale)),
                       gaussian(2, 5, D, seed=seed)):
         assert row.max() < 1.2 * row.min() and row.min() > 1e-3
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_eq_17_and_eq_18_are_those_of_finite_differences_for_every_residual(name):
+    maps = []
+    for index in (0, 1):
+        torch.manual_seed(index)
+        residual = shaken(make_residual(name, 8, 0, 1).double())
+        maps.append(partial(residual, sublayer=sublayer(index)))
+    x = residual.expand(gaussian(1, 3, residual.outer)).detach().clone()
+
+    def response(f, at):
+        return (f(x + 1e-6 * at) - f(x - 1e-6 * at)).detach() / 2e-6 - at
+
+    def second_order(step_of):
+        one, two = ((f, step_of(f)) for f in maps)
+        return response(one[0], two[1]) - response(two[0], one[1])
+
+    assert_close(linear_commutator(*maps, x), second_order(lambda f: f(x).detach() - x),
+                 rtol=1e-6, atol=1e-7)
+    assert_close(jacobian_commutator(*maps, x), second_order(lambda f: response(f, x)),
+                 rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -1,0 +1,111 @@
+"""Every operator and every residual has right second derivatives, by each way of asking.
+
+The ways: autograd twice, torch.func, torch.autograd.functional, forward mode, batched gradients.
+"""
+
+import pytest
+import torch
+from shared import shaken
+from torch.autograd import functional, gradcheck, gradgradcheck
+from torch.testing import assert_close
+
+from geolab import operators
+from geolab.residuals import REGISTRY, make_residual
+
+HELPERS = {"outside_autocast", "recomputed", "widened"}  # contexts and casts
+
+
+def normal(*shape, seed=0):
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def generated(numbers):
+    """Of 8 numbers per token the coefficients of 2 streams: a, b and H."""
+    read, write, mix = numbers.split((2, 2, 4), dim=-1)
+    return read.sigmoid(), write.sigmoid(), operators.sinkhorn(mix.unflatten(-1, (2, 2)), 3)
+
+
+X, H, A, U = normal(3, 2, 3), normal(3, 2, 2, seed=1), normal(3, 2, seed=2), normal(3, 3, seed=3)
+K, BETA = normal(3, 3, seed=4), normal(3, seed=5).sigmoid()
+SKEW, VECTOR = operators.skew(normal(2, 4, 4, seed=6)), normal(2, 4, seed=7)
+GATE, W = BETA[:2], normal(8, 6, seed=8) / 3
+CASES = {  # an operator, and its differentiable inputs
+    "blend": (operators.blend, SKEW, VECTOR[:, None] * VECTOR[..., None], GATE),
+    "cayley_iterated": (operators.cayley_iterated, SKEW),
+    "cayley_rank2": (operators.cayley_rank2, VECTOR, normal(2, 4, seed=9), GATE),
+    "cayley_skew4": (operators.cayley_skew4, SKEW),
+    "delta_matrix": (lambda k, b: operators.delta_matrix(operators.unit_direction(k), b), K, BETA),
+    "delta_shortcut": (operators.delta_shortcut, U, K, BETA),
+    "delta_update": (operators.delta_update, U, K, BETA, BETA),
+    "diagonal_update": (operators.diagonal_update, U, K, U + 1, BETA[0]),
+    "gated_matrix": (operators.gated_matrix, SKEW, VECTOR, GATE),
+    "gated_mix": (operators.gated_mix, X, A, A + 1, BETA, A, BETA),
+    "geodesic": (operators.geodesic, SKEW, VECTOR, GATE),
+    "householder_matrix": (
+        lambda k: operators.householder_matrix(operators.unit_direction(k)), VECTOR),
+    "midpoint_penalty": (operators.midpoint_penalty, GATE),
+    "reflect": (lambda x, k: operators.reflect(x, operators.unit_direction(k)), U, K),
+    "rms_linear": (lambda x, w: operators.rms_linear(x, w, 1e-6), X.flatten(1), W),
+    "sinkhorn": (lambda x: operators.sinkhorn(x, 4), H),
+    "skew": (operators.skew, H),
+    "stream_generate_read": (
+        lambda x, w: operators.stream_generate_read(x, w, 1e-6, generated), X, W),
+    "stream_join": (
+        lambda *given: operators.stream_join(*given, 1e-6, generated), X, H, A, U, W),
+    "stream_mix": (operators.stream_mix, X, H),
+    "stream_mix_write": (operators.stream_mix_write, X, H, A, U),
+    "stream_read": (operators.stream_read, X, A),
+    "unit_direction": (operators.unit_direction, K),
+}
+
+
+def leaves(tensors):
+    return tuple(t.detach().clone().requires_grad_() for t in tensors)
+
+
+def test_every_operator_has_a_case():
+    assert set(CASES) == set(operators.__all__) - HELPERS
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("name", CASES)
+def test_an_operator_has_second_derivatives(name):
+    function, *given = CASES[name]
+    inputs = leaves(given)
+    assert gradcheck(function, inputs, fast_mode=True, check_forward_ad=True,
+                     check_batched_grad=True)
+    assert gradgradcheck(function, inputs, fast_mode=True, check_batched_grad=True,
+                         check_fwd_over_rev=True)
+
+
+def residual_step(name):
+    """A residual's step as a function of its state, and a state; no parameter is at its start."""
+    torch.manual_seed(0)
+    residual = shaken(make_residual(name, 8, 0, 1).double())
+    state = residual.expand(normal(1, 3, residual.outer, seed=1)).detach().clone()
+    return lambda state: residual(state, torch.tanh), state
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("name", REGISTRY)
+def test_a_residual_has_the_same_second_derivatives_by_each_way(name):
+    step, state = residual_step(name)
+    along = normal(*state.shape, seed=2)
+
+    def loss(state):
+        return step(state).sin().sum()
+
+    def gradient(state):
+        return torch.autograd.grad(loss(state), state, create_graph=True)[0]
+
+    ahead, behind = (gradient((state + sign * 1e-5 * along).requires_grad_()) for sign in (1, -1))
+    wanted = (ahead - behind).detach() / 2e-5
+    leaf, = leaves([state])
+    ways = {"twice": torch.autograd.grad((gradient(leaf) * along).sum(), leaf)[0],
+            "hvp": functional.hvp(loss, state, along)[1],
+            "vhp": functional.vhp(loss, state, along)[1],
+            "functional.jvp": functional.jvp(gradient, state, along)[1],
+            "torch.func": torch.func.jvp(torch.func.grad(loss), (state,), (along,))[1],
+            "reverse twice": torch.func.vjp(torch.func.grad(loss), state)[1](along)[0]}
+    for way, found in ways.items():
+        assert_close(found, wanted, rtol=1e-6, atol=1e-6, msg=lambda text, way=way: way + text)
