@@ -95,8 +95,14 @@ def mode() -> str:
 
 
 def transformed() -> bool:
-    """Whether torch.func (grad, vmap, jvp, ...) or forward mode transforms what is computed now."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    """Whether torch.func (grad, vmap, jvp, ...), forward mode or torch.export transforms what is
+    computed now, none of which looks into a hand-written backward pass.
+    """
+    return (torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+            or _exporting())
+
+
+_exporting = getattr(torch.compiler, "is_exporting", lambda: False)  # from PyTorch 2.7 on
 
 
 def batched(x: Tensor) -> bool:
