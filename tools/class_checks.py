@@ -1,33 +1,48 @@
 # The checks below compare scrambled answers, so that no right answer stands in this notebook.
-import hashlib
-import math
+def class_checks():
+    """The checks, with names of their own: a cell may rebind `round` or `len`, or import all of
+    NumPy over them.
+    """
+    import hashlib
+    import math
+    from builtins import enumerate, exec, float, hasattr, isinstance, len, list, print, round
+    from builtins import str, tuple
+
+    def scrambled(name, place, word):
+        """A hash of one entry of an answer, slow on purpose: thinking is quicker than guessing."""
+        text = f"{name} {place} {word}".encode()
+        return hashlib.pbkdf2_hmac("sha256", text, b"geolab", 4_000).hex()[:12]
+
+    def spellings(entry, step):
+        """What stands for an entry: a letter as it is, a number in steps, with its neighbours."""
+        if isinstance(entry, str):
+            return [entry.strip().lower()]
+        number = float(entry) / step
+        return [round(number) + k for k in (0, -1, 1)] if math.isfinite(number) else []
+
+    def check_answer(name, answer, steps, stored, hint):
+        """Raise an AssertionError unless each entry of the answer is right, to about a step."""
+        assert answer is not ..., f"{name} has no answer yet."
+        answer = answer.tolist() if hasattr(answer, "tolist") else answer
+        entries = list(answer) if isinstance(answer, (list, tuple)) else [answer]
+        wanted = len(stored)
+        assert len(entries) == wanted, f"{name} needs {wanted} entries, not {len(entries)}."
+        assert ... not in entries and "" not in entries, f"{name} isn't complete yet."
+        right = 0
+        for place, entry in enumerate(entries):
+            found = [scrambled(name, place, word) for word in spellings(entry, steps[place])]
+            right += stored[place] in found
+        some = f" {right} of {len(entries)} are." * (len(entries) > 1)
+        assert right == len(entries), f"{name} isn't right yet.{some} {hint}"
+        print(f"{name} is right.")
+
+    def check_code(name, answer, test):
+        """Raise an AssertionError unless the answer, such as a function, passes the test's code."""
+        assert answer is not ..., f"{name} has no answer yet."
+        exec(test, {name: answer})
+        print(f"{name} is right.")
+
+    return scrambled, spellings, check_answer, check_code
 
 
-def scrambled(name, place, word):
-    """A hash of one entry of an answer, slow on purpose: thinking is quicker than guessing."""
-    text = f"{name} {place} {word}".encode()
-    return hashlib.pbkdf2_hmac("sha256", text, b"geolab", 4_000).hex()[:12]
-
-
-def spellings(entry, step):
-    """What stands for an entry: a letter as it is, a number in steps, with both its neighbours."""
-    if isinstance(entry, str):
-        return [entry.strip().lower()]
-    number = float(entry) / step
-    return [round(number) + k for k in (0, -1, 1)] if math.isfinite(number) else []
-
-
-def check_answer(name, answer, steps, stored, hint):
-    """Raise an AssertionError unless each entry of the answer is right, to about a step."""
-    assert answer is not ..., f"{name} has no answer yet."
-    answer = answer.tolist() if hasattr(answer, "tolist") else answer
-    entries = list(answer) if isinstance(answer, (list, tuple)) else [answer]
-    assert len(entries) == len(stored), f"{name} needs {len(stored)} entries, not {len(entries)}."
-    assert ... not in entries and "" not in entries, f"{name} isn't complete yet."
-    right = 0
-    for place, entry in enumerate(entries):
-        found = [scrambled(name, place, word) for word in spellings(entry, steps[place])]
-        right += stored[place] in found
-    some = f" {right} of {len(entries)} are." * (len(entries) > 1)
-    assert right == len(entries), f"{name} isn't right yet.{some} {hint}"
-    print(f"{name} is right.")
+scrambled, spellings, check_answer, check_code = class_checks()

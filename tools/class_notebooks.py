@@ -55,9 +55,8 @@ class Check:
     def code(self) -> str:
         """The cell that grades the answer."""
         if self.test:
-            empty = f'assert {self.name} is not ..., "{self.name} has no answer yet."\n'
-            return (f"# Check of {self.name}. Hint: {self.hint}\n{empty * (not self.start)}"
-                    f'{self.test.strip()}\nprint("{self.name} is right.")')
+            return (f"# Hint: {self.hint}\n"
+                    f'check_code({self.name!r}, {self.name}, r"""\n{self.test.strip()}\n""")')
         space: dict[str, Any] = {}
         exec(self.answer, space)
         right = space[self.name]

@@ -31,10 +31,8 @@ REGISTRY: dict[str, type[Residual]] = {
 
 _PLACE = ("self", "width", "index", "count")  # no options: where the residual stands
 
-__all__ = ["MGT", "MHC", "REGISTRY", "Additive", "BenchmarkDelta", "BenchmarkJPmHC",
-           "BenchmarkMHC", "Cayley", "Delta", "DeltaMatrix", "Exact", "Geodesic", "Hybrid",
-           "HyperConnections", "JPmHC", "Linear", "Mixer", "Normed", "Residual", "Stream",
-           "Sublayer", "Weight", "decaying", "make_residual"]
+__all__ = ["REGISTRY", "Linear", "Normed", "Residual", "Sublayer", "Weight", "decaying",
+           "make_residual", *(residual.__name__ for residual in REGISTRY.values())]
 
 
 def make_residual(residual: str | type[Residual], width: int, index: int = 0, count: int = 1,

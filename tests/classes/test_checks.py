@@ -10,11 +10,18 @@ from class_notebooks import HELPER, ROOT, names_of, parts
 CHAPTERS = sorted(path.stem for path in ROOT.glob("notebooks/*.ipynb"))
 
 
-def passes(of, given: str) -> bool:
-    """Whether the check lets an answer pass, which is code."""
+# what a student's cell may bind, by a star import or by hand
+REBOUND = ("from numpy import *", "from torch import *", "from sympy import *", "round = len = 3",
+           "list = float = tuple = 0.5", "math = hashlib = None", "name = answer = hint = 'x'",
+           "isinstance = str = print = enumerate = range = all = abs = sum = max = 0")
+
+
+def passes(of, given: str, after: str = "") -> bool:
+    """Whether the check lets an answer pass, which is code, and where other code follows it."""
     space = {}
     exec(HELPER, space)
     exec(given, space)
+    exec(after, space)
     try:
         exec(of.code, space)
     except Exception:  # a check that raises anything gives no point
@@ -34,6 +41,17 @@ def test_right_passes_and_wrong_and_empty_fail(session):
         for wrong in of.wrong:
             given = wrong if of.test else f"{of.name} = {wrong!r}"
             assert not passes(of, given), f"{of.name}: {wrong}"
+
+
+@pytest.mark.parametrize("after", REBOUND)
+def test_right_is_right_and_wrong_is_wrong_whatever_a_cell_binds(session, after):
+    for of in [*session.checks, session.quiz_check]:
+        if "def " in of.answer:
+            continue  # its own code reads what the cell binds anew
+        assert passes(of, f"{of.begun}\n{of.answer}", after), of.name
+        for wrong in of.wrong[:1]:
+            given = wrong if of.test else f"{of.name} = {wrong!r}"
+            assert not passes(of, given, after), f"{of.name}: {wrong}"
 
 
 def test_every_check_has_wrong_answers(session):
