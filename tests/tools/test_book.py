@@ -1,6 +1,7 @@
 """`make book` builds every page, executes only what changed, and ends with what raised."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import nbformat
 import pytest
 
 import book
+from studies import closure
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD, BAD = "print(6 * 7)", "print('before')\nassert 1 + 1 == 3, 'arithmetic holds here'"
@@ -23,7 +25,8 @@ def notebook(title: str, *sources: str):
 
 def build(root: Path, *arguments: str) -> subprocess.CompletedProcess:
     command = [sys.executable, root / "tools/book.py", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False,
+                          env=os.environ | {"PYTHONPATH": str(root)})
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +36,9 @@ def small(tmp_path_factory):
     shutil.copytree(ROOT / "tools", root / "tools")
     for name in ("book/_ext", "book/_static"):
         shutil.copytree(ROOT / name, root / name)
-    for name in ("_config.yml", "requirements.txt", "book/references.bib"):
+    (root / "studies").mkdir()
+    for name in ("_config.yml", "requirements.txt", "pyproject.toml", "book/references.bib",
+                 "CITATION.cff", "studies/__init__.py", "studies/closure.py"):
         shutil.copy(ROOT / name, root / name)
     (root / "_toc.yml").write_text("format: jb-book\nroot: book/intro\nchapters:\n"
                                    "- file: notebooks/01_good\n- file: notebooks/02_bad\n")
@@ -51,20 +56,40 @@ def test_a_raising_cell_leaves_a_site_a_mark_and_a_status(small):
     assert "AssertionError: arithmetic holds here" in first.stdout
     assert "1 cell raised an error, on 1 page." in first.stdout
     page = (root / "_build/html/notebooks/02_bad.html").read_text()
-    assert "one cell ended with an error" in page
+    assert "cells ended with an error" in page and "cell 2: " in page
     assert "arithmetic holds here" in page and "after" in page
     assert "ended with an error" not in (root / "_build/html/notebooks/01_good.html").read_text()
 
 
-@pytest.mark.parametrize("path", ["geolab/training.py", "studies/order.py", "benchmarks/cost.py",
-                                  "geolab/show/sliders.js", "results/order.cpu.json"])
-def test_a_change_of_code_or_results_makes_every_notebook_stale(tmp_path, monkeypatch, path):
-    (tmp_path / path).parent.mkdir(parents=True)
-    (tmp_path / path).write_text("1")
-    monkeypatch.setattr(book, "ROOT", tmp_path)
-    before = book._common()
-    (tmp_path / path).write_text("2")
-    assert book._common() != before
+@pytest.mark.parametrize("path, text, stale", [
+    ("geolab/deep.py", "x = 2", "a"), ("geolab/deep.py", "x = 1  # why", ""),
+    ("geolab/deep.py", '''"One."\nx = 1''', ""), ("geolab/other.py", "y = 2", "b"),
+    ("geolab/__init__.py", "z = 2", "ab"), ("geolab/new.py", "x = 2", ""),
+    ("geolab/show/sliders.js", "2", "ab"), ("results/order.cpu.json", "2", "ab"),
+    ("results/live/02.json", "2", "b"), ("requirements.txt", "2", "ab"),
+    ("tools/whole_notebooks.py", "2", "ab"), ("geolab/README.md", "2", "")])
+def test_a_notebook_is_stale_after_a_change_of_what_it_imports_or_reads(
+        tmp_path, monkeypatch, path, text, stale):
+    files = {"geolab/__init__.py": "", "geolab/deep.py": "x = 1", "geolab/other.py": "y = 1",
+             "geolab/near.py": "def f():\n    from geolab import deep"}
+    for name, source in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(source)
+    paths = {"a": tmp_path / "a.ipynb", "b": tmp_path / "b.ipynb"}
+    nbformat.write(notebook("A", "from geolab.near import f"), paths["a"])
+    nbformat.write(notebook("B", "import geolab.other\nlive('02/loss')"), paths["b"])
+
+    def keys():
+        closure.imported.cache_clear()
+        return book.keys(paths)
+
+    for module in (book, closure):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
+    before = keys()
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).write_text(text)
+    after = keys()
+    assert "".join(name for name in paths if after[name] != before[name]) == stale
 
 
 @pytest.mark.parametrize("count, said", [(0, "0 pages"), (1, "1 page"), (2, "2 pages")])
