@@ -11,6 +11,7 @@ import nbformat
 import pytest
 
 import book
+from executor import Failure, Outcome
 from studies import closure
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +32,7 @@ def build(root: Path, *arguments: str) -> subprocess.CompletedProcess:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """A book of two chapters, one of which raises, and what its first build said."""
+    """A book of a good page, one whose reference leads nowhere, and one that raises; its build."""
     root = tmp_path_factory.mktemp("book")
     shutil.copytree(ROOT / "tools", root / "tools")
     for name in ("book/_ext", "book/_static"):
@@ -43,10 +44,25 @@ def small(tmp_path_factory):
     (root / "_toc.yml").write_text("format: jb-book\nroot: book/intro\nchapters:\n"
                                    "- file: notebooks/01_good\n- file: notebooks/02_bad\n")
     (root / "notebooks").mkdir()
-    nbformat.write(notebook("Front", GOOD), root / "book/intro.ipynb")
+    (root / "book/intro.md").write_text("# Front\n\nSee {prf:ref}`nowhere`.\n")
     nbformat.write(notebook("Good", GOOD), root / "notebooks/01_good.ipynb")
     nbformat.write(notebook("Bad", GOOD, BAD, "print('after')"), root / "notebooks/02_bad.ipynb")
     return root, build(root, "--jobs", "1")
+
+
+@pytest.mark.parametrize("raised, made, status", [
+    (False, True, 0), (True, True, 1), (False, False, 1), (True, False, 1)])
+def test_a_raising_cell_and_a_warning_each_end_with_status_1(
+        tmp_path, monkeypatch, capsys, raised, made, status):
+    failures = {"notebooks/02_bad.ipynb": [Failure(2, "assert False", "AssertionError: no")]}
+    monkeypatch.setattr(book, "BUILD", tmp_path)
+    monkeypatch.setattr(book, "executed", lambda jobs, times: failures if raised else {})
+    monkeypatch.setattr(book, "site", lambda whole, times: made)
+    monkeypatch.setattr(sys, "argv", ["book.py"])
+    assert book.main() == status
+    said = capsys.readouterr().out
+    assert ("1 cell raised an error, on 1 page." in said) == raised
+    assert ("Sphinx warned or failed" in said) == (not made)
 
 
 def test_a_raising_cell_leaves_a_site_a_mark_and_a_status(small):
@@ -98,33 +114,73 @@ def test_a_count_agrees_with_its_noun(count, said):
 
 
 def test_it_says_where_the_time_went(small):
-    _, first = small
-    table = first.stdout.partition("Where the time went")[2]
-    assert "3 notebooks, 1 at once" in table and "site" in table and "in all" in table
+    table = small[1].stdout.partition("Where the time went")[2]
+    assert "2 notebooks, 1 at once" in table and "site" in table and "in all" in table
 
 
-def test_what_failed_is_executed_again_and_what_did_not_is_kept(small):
+def test_a_warning_of_sphinx_is_said(small):
+    assert "Sphinx warned or failed" in small[1].stdout
+    assert "nowhere" in small[1].stderr + small[1].stdout
+
+
+def test_only_what_changed_or_failed_is_made_again(small):
     root, _ = small
     kept = (root / "_executed/notebooks/01_good.ipynb").stat().st_mtime_ns
-    again = build(root)
-    assert again.returncode == 1 and "02_bad" in again.stdout and "01_good" not in again.stdout
     nbformat.write(notebook("Bad", GOOD), root / "notebooks/02_bad.ipynb")
+    (root / "book/intro.md").write_text("# Front\n")
     mended = build(root)
-    assert mended.returncode == 0 and "1 page of the site" in mended.stdout
+    assert mended.returncode == 0 and "1 notebook, 2 at once" in mended.stdout, mended.stdout
     assert "ended with an error" not in (root / "_build/html/notebooks/02_bad.html").read_text()
     assert (root / "_executed/notebooks/01_good.ipynb").stat().st_mtime_ns == kept
     assert build(root).stdout.startswith("The book is in")           # there is nothing to do
+    (root / "book/intro.md").write_text("# The front\n")
+    assert "1 page of the site" in build(root).stdout
     assert json.loads((root / "_build/site.json").read_text())["whole"] is False
-    assert "site" in build(root, "--whole").stdout                   # all pages again, once
-    assert build(root, "--whole").stdout.startswith("The book is in")
 
 
-def test_a_warning_of_sphinx_ends_with_status_1(small):
-    root, _ = small
-    nbformat.write(notebook("Good", GOOD, "print(1)"), root / "notebooks/01_good.ipynb")
-    changed = nbformat.read(root / "notebooks/01_good.ipynb", as_version=4)
-    changed.cells.append(nbformat.v4.new_markdown_cell("See {prf:ref}`nowhere`."))
-    nbformat.write(changed, root / "notebooks/01_good.ipynb")
-    warned = build(root)
-    assert warned.returncode == 1 and "Sphinx warned or failed" in warned.stdout
-    assert "nowhere" in warned.stderr + warned.stdout
+def test_a_notebook_that_raised_is_executed_again(tmp_path, monkeypatch):
+    ran = []
+
+    def execute(copies, *_):
+        ran.append([copy.stem for copy in copies])
+        return [Outcome(1.0, [])] * len(copies)
+
+    for name, value in {"ROOT": tmp_path, "EXECUTED": tmp_path / "e", "STATE": tmp_path / "state",
+                        "execute": execute, "keys": lambda paths: dict.fromkeys(paths, "key"),
+                        "outcome": lambda copy: known.get(copy.stem)}.items():
+        monkeypatch.setattr(book, name, value)
+    (tmp_path / "notebooks").mkdir()
+    for name in "abc":
+        nbformat.write(notebook(name, GOOD), tmp_path / f"notebooks/{name}.ipynb")
+    known = {}
+    book.executed(1, {})
+    raised = Outcome(3.0, [Failure(1, GOOD, "Error: no")])
+    known = {"a": Outcome(1.0, []), "b": Outcome(2.0, []), "c": raised}
+    book.executed(1, {})
+    known = {"a": Outcome(1.0, []), "b": None, "c": raised}
+    book.executed(1, {})
+    assert sorted(ran[0]) == ["a", "b", "c"] and ran[1:] == [["c"], ["c", "b"]]
+
+
+@pytest.mark.parametrize("before, whole, made", [
+    (False, False, 0), (False, True, 1), (True, True, 0)])
+def test_all_pages_are_made_again_unless_they_were_made_at_once(
+        tmp_path, monkeypatch, before, whole, made):
+    ran = []
+
+    def run(command, check):
+        ran.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(book.subprocess, "run", run)
+    for name, value in {"ROOT": tmp_path, "EXECUTED": tmp_path / "e", "BUILD": tmp_path / "b",
+                        "SITE": tmp_path / "site"}.items():
+        monkeypatch.setattr(book, name, value)
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book/intro.md").write_text("# Front")
+    for name in ("_toc.yml", "_config.yml"):
+        (tmp_path / name).write_text("")
+    assert book.site(False, {}) and len(ran) == 1
+    state = json.loads((tmp_path / "site").read_text())
+    (tmp_path / "site").write_text(json.dumps(state | {"whole": before}))
+    assert book.site(whole, {}) and len(ran) == 1 + made
