@@ -33,9 +33,11 @@ book: .venv/ready
 test: .venv/ready
 	@set -e; now() { date +%s; }; again="$(MAKE) --no-print-directory WHOLE=--whole"; \
 	begun=$$(now); $$again lint; linted=$$(now); $$again unit; units=$$(now); \
-	$$again book; book=$$(now); $$again site-tests; site=$$(now); \
+	$$again book; book=$$(now); notebooks=$$(cat _build/notebooks.seconds); \
+	$$again site-tests; site=$$(now); \
 	echo "make test, in seconds: lint $$((linted - begun)), unit tests $$((units - linted))," \
-	"book $$((book - units)), site $$((site - book)), in all $$((site - begun))"
+	"notebooks $$notebooks, book $$((book - units - notebooks)), site $$((site - book))," \
+	"in all $$((site - begun))"
 
 lint: .venv/ready
 	@$(BIN)/ruff check --no-cache

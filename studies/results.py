@@ -5,7 +5,6 @@
     stored("delta")                                      # results/delta.cpu.json
 """
 
-import ast
 import hashlib
 import json
 import os
@@ -21,6 +20,8 @@ from shutil import which
 
 import torch
 import torch.distributed as dist
+
+from studies.closure import code
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "results"
@@ -157,16 +158,6 @@ def code_hash(files: Iterable[Path]) -> str:
     for path in sorted(files):
         found.update(f"{path.name}\n{code(path.read_text())}".encode())
     return found.hexdigest()[:12]
-
-
-def code(source: str) -> str:
-    """A Python source without comments, docstrings and layout."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) \
-                and ast.get_docstring(node, clean=False) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(tree)
 
 
 def peak_bytes() -> dict:

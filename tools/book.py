@@ -14,17 +14,28 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
+
+from executor import KERNEL, Failure, execute, outcome
+from studies.closure import closure, code
 
 ROOT = Path(__file__).resolve().parent.parent
 EXECUTED, BUILD = ROOT / "_executed", ROOT / "_build"
-STATE = EXECUTED / "state.json"     # for each notebook, what it was executed from and its seconds
+STATE = EXECUTED / "state.json"     # for each notebook, a hash of what it was executed from
 SITE = BUILD / "site.json"          # what the site was made from
 INSTALLED = ROOT / ".venv/seconds"  # how long an installation took that came just before
-CODE = ("geolab", "studies", "benchmarks", "results")  # the folders that every notebook depends on
+CODE = ("geolab", "studies", "benchmarks", "results")  # the folders whose data notebooks read
+EXECUTOR = ("executor.py", "whole_notebooks.py")
 SETTINGS = ("_config.yml", "_toc.yml", "book/_ext", "book/_static", "book/references.bib")
+NOTICE = """:::{{warning}}
+On the machine that built this page, cells ended with an error. The page shows it in its place, and
+what depends on it may be missing.
+
+{}
+:::
+"""
 FEW = 4  # up to so many changed pages, the other pages stay as they are
 SLOWEST = 4  # the notebooks whose times are listed
 
@@ -39,7 +50,10 @@ def main() -> int:
     given = parser.parse_args()
     times = {"installation": float(INSTALLED.read_text())} if INSTALLED.exists() else {}
     INSTALLED.unlink(missing_ok=True)
+    begun = time.monotonic()
     failures = executed(given.jobs, times)
+    BUILD.mkdir(exist_ok=True)
+    (BUILD / "notebooks.seconds").write_text(f"{time.monotonic() - begun:.0f}\n")
     made = site(given.whole, times)
     if times:
         print("\nWhere the time went, in seconds")
@@ -49,8 +63,8 @@ def main() -> int:
         print(f"  {'in all':32} {whole:6.0f}")
     for notebook, found in failures.items():
         for failure in found:
-            print(f"\n✗ {notebook}, cell {failure['cell']}: {failure['line']}\n"
-                  f"  {failure['error'][:300]}")
+            print(f"\n✗ {notebook}, cell {failure.cell}: {failure.line}\n"
+                  f"  {failure.error[:300]}")
     if failures:
         cells = counted(sum(map(len, failures.values())), "cell")
         print(f"\n{cells} raised an error, on {counted(len(failures), 'page')}. "
@@ -65,71 +79,59 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-def executed(jobs: int, times: dict[str, float]) -> dict[str, list[dict]]:
+def executed(jobs: int, times: dict[str, float]) -> dict[str, list[Failure]]:
     """Bring the executed copies up to date, and return the failures of each notebook with some."""
-    state = json.loads(STATE.read_text()) if STATE.exists() else {}
+    before = json.loads(STATE.read_text()) if STATE.exists() else {}
     paths = {str(path.relative_to(ROOT)): path
              for folder in ("book", "notebooks") for path in ROOT.glob(f"{folder}/*.ipynb")}
-    common = _common()
-    keys = {name: _key(path, common) for name, path in paths.items()}
+    now = keys(paths)
     for copy in EXECUTED.rglob("*.ipynb"):
         if str(copy.relative_to(EXECUTED)) not in paths:
             copy.unlink()
-    stale = [name for name in paths
-             if state.get(name, {}).get("key") != keys[name] or not (EXECUTED / name).exists()]
+    outcomes = {name: outcome(EXECUTED / name) for name in paths}
+    stale = [name for name, known in outcomes.items()
+             if known is None or known.failures or before.get(name) != now[name]]
+    for name in stale:
+        (EXECUTED / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(paths[name], EXECUTED / name)
+    if sys.platform != "linux":
+        for name in [name for name in stale if "TRITON_INTERPRET" in paths[name].read_text()]:
+            print(f"{name}: not executed, Triton needs Linux", flush=True)
+            stale.remove(name)
     if not stale:
         return {}
-    sizes = {name: paths[name].stat().st_size / 5000 for name in stale}  # a guess at the seconds
-    stale.sort(key=lambda name: -state.get(name, {}).get("seconds", sizes[name]))  # longest first
-    os.environ |= {"GEOLAB_EXPLORE": "static", "OMP_NUM_THREADS": "1",
-                   "PYTHONDONTWRITEBYTECODE": "1"}
-    start, failures, seconds = time.monotonic(), {}, {}
-    with ProcessPoolExecutor(jobs) as pool:
-        futures = {pool.submit(_execute, paths[name], EXECUTED / name): name for name in stale}
-        for done, future in enumerate(as_completed(futures), start=1):
-            name, outcome = futures[future], future.result()
-            state.pop(name, None)
-            if outcome is None:
-                print(f"[{done}/{len(stale)}] {name}: not executed, Triton needs Linux", flush=True)
-                continue
-            seconds[name] = outcome["seconds"]
-            if outcome["failures"]:
-                failures[name] = outcome["failures"]
-            else:
-                state[name] = {"key": keys[name], "seconds": round(seconds[name], 1)}
-            STATE.write_text(json.dumps(state, indent=1) + "\n")
-            errors = ", with errors" * bool(outcome["failures"])
-            print(f"[{done}/{len(stale)}] {name}: {seconds[name]:.0f} s{errors}", flush=True)
-    for name in sorted(seconds, key=lambda name: -seconds[name])[:SLOWEST]:
-        times[f"  {name}"] = seconds[name]
+    guesses = {name: path.stat().st_size / 5000 for name, path in paths.items()}
+    guesses |= {name: known.seconds for name, known in outcomes.items() if known}
+    stale.sort(key=lambda name: -guesses[name])  # longest first
+    STATE.write_text(json.dumps(now, indent=1) + "\n")  # a copy without outputs is stale too
+    start = time.monotonic()
+    found = execute([EXECUTED / name for name in stale], os.environ | KERNEL, jobs)
+    outcomes = dict(zip(stale, found, strict=True))
+    for name in sorted(outcomes, key=lambda name: -outcomes[name].seconds)[:SLOWEST]:
+        times[f"  {name}"] = outcomes[name].seconds
     times[f"{counted(len(stale), 'notebook')}, {jobs} at once"] = time.monotonic() - start
-    return dict(sorted(failures.items()))
+    return {name: outcomes[name].failures for name in sorted(stale) if outcomes[name].failures}
 
 
-def _execute(path: Path, out: Path) -> dict | None:
-    if sys.platform != "linux" and "TRITON_INTERPRET" in path.read_text():
-        out.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, out)
-        return None
-    from execute import execute  # here, so that a build with nothing to do starts without Jupyter
+def keys(paths: Mapping[str, Path]) -> dict[str, str]:
+    """For each notebook, a hash of all that its outcome depends on.
 
-    outcome = execute(path, out)
-    return {"seconds": outcome.seconds, "failures": [found._asdict() for found in outcome.failures]}
-
-
-def _common() -> str:
-    """A hash of what every notebook depends on. The live runs belong to single chapters: `_key`."""
-    found = [ROOT / "requirements.txt", ROOT / "tools/execute.py"]
-    for folder in CODE:
-        found += [path for path in (ROOT / folder).rglob("*") if path.parent.name != "live"
-                  and path.suffix in (".py", ".js", ".json", ".txt", ".gz", ".csv")]
-    return _hash(found)
-
-
-def _key(path: Path, common: str) -> str:
-    """A hash of all that a notebook's outcome depends on, with the live runs that it names."""
-    chapters = set(re.findall(r"[\"'](\d\d)/\w", path.read_text()))
-    return _hash([path, *(ROOT / f"results/live/{chapter}.json" for chapter in chapters)]) + common
+    That is the notebook, the code that it imports, where comments and docstrings don't count, all
+    data and results, the pins and the executor. Live runs belong to the chapters that name them.
+    """
+    read = cache(lambda path: code(path.read_text()))
+    common = [ROOT / "requirements.txt", *(ROOT / "tools" / name for name in EXECUTOR)]
+    common += [path for folder in CODE for path in (ROOT / folder).rglob("*")
+               if path.parent.name != "live" and path.suffix not in (".py", ".pyc", ".md")]
+    shared, made = _hash(common), {}
+    for name, path in paths.items():
+        found = hashlib.sha256(shared.encode())
+        for module in sorted(closure([path]) - {path}):
+            found.update(f"{module.relative_to(ROOT).as_posix()}\n{read(module)}".encode())
+        chapters = re.findall(r"[\"'](\d\d)/\w", path.read_text())
+        live = {ROOT / f"results/live/{chapter}.json" for chapter in chapters}
+        made[name] = found.hexdigest()[:16] + _hash([path, *live])
+    return made
 
 
 def site(whole: bool, times: dict[str, float]) -> bool:
@@ -137,9 +139,10 @@ def site(whole: bool, times: dict[str, float]) -> bool:
     before = json.loads(SITE.read_text()) if SITE.exists() else {}
     settings = _hash(path for name in SETTINGS for path in [ROOT / name, *(ROOT / name).rglob("*")]
                      if path.suffix != ".pyc")
-    pages = {str(path.relative_to(ROOT)): path for path in sorted(ROOT.glob("book/*.md"))}
-    pages |= {str(path.relative_to(EXECUTED)): path for path in sorted(EXECUTED.rglob("*.ipynb"))}
-    now = {"settings": settings, "pages": {name: _hash([path]) for name, path in pages.items()}}
+    pages = {str(path.relative_to(ROOT)): path.read_bytes() for path in ROOT.glob("book/*.md")}
+    pages |= {str(path.relative_to(EXECUTED)): page(path) for path in EXECUTED.rglob("*.ipynb")}
+    now = {"settings": settings,
+           "pages": {name: hashlib.sha256(pages[name]).hexdigest() for name in sorted(pages)}}
     old = before.get("pages", {})
     changed = [name for name in pages if old.get(name) != now["pages"][name]]
     alike = before.get("settings") == settings and old.keys() == pages.keys()
@@ -160,7 +163,7 @@ def site(whole: bool, times: dict[str, float]) -> bool:
         (source / "_config.yml").write_text(off)
     for name in changed if part else pages:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(pages[name], source / name)
+        (source / name).write_bytes(pages[name])
     command = [Path(sys.executable).with_name("jupyter-book"), "build", source,
                "--path-output", ROOT, "-W", "-n", "--keep-going", "-q"]
     done = subprocess.run(command, check=False).returncode
@@ -169,6 +172,23 @@ def site(whole: bool, times: dict[str, float]) -> bool:
     if done == 0:
         SITE.write_text(json.dumps(now | {"whole": not part}))
     return done == 0
+
+
+def page(copy: Path) -> bytes:
+    """The source of a page: an executed copy without clock times, with a notice where cells raised.
+
+    Clock times would make another page of every copy.
+    """
+    notebook, found = json.loads(copy.read_text()), outcome(copy)
+    for cell in notebook["cells"]:
+        cell["metadata"].pop("execution", None)
+    if found and found.failures:
+        first = notebook["cells"][0]
+        title, _, rest = "".join(first["source"]).partition("\n")
+        rows = "\n".join(f"- cell {failure.cell}: `{failure.error[:160].replace('`', chr(39))}`"
+                         for failure in found.failures)
+        first["source"] = f"{title}\n\n{NOTICE.format(rows)}\n{rest}"
+    return json.dumps(notebook).encode()
 
 
 def _hash(paths: Iterable[Path]) -> str:

@@ -11,13 +11,14 @@
 import argparse
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from execute import Outcome, execute
+from executor import KERNEL, Outcome, execute
 from standin import CUDA, STAND_INS, StandIn, environment, stored_runs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,11 +42,9 @@ def notebooks(only: list[str] | None = None) -> list[Path]:
 def run(path: Path, stand_in: StandIn) -> tuple[Outcome, list[dict]]:
     """The outcome of the notebook under the stand-in, and what its live cells showed."""
     with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "live"
-        settings = {"GEOLAB_EXPLORE": os.environ.get("GEOLAB_EXPLORE", "static"),
-                    "GEOLAB_LIVE_LOG": str(log)}
-        outcome = execute(path, environment={"OMP_NUM_THREADS": "1", **environment(stand_in),
-                                             **settings, **stand_in.environment})
+        copy, log = shutil.copy(path, folder), Path(folder) / "live"
+        settings = KERNEL | environment(stand_in) | {"GEOLAB_LIVE_LOG": str(log)}
+        outcome, = execute([Path(copy)], settings, quiet=True)
         lines = log.read_text().splitlines() if log.exists() else []
     return outcome, [json.loads(line) for line in lines]
 
@@ -54,7 +53,7 @@ def table(paths: list[Path], machines: dict[str, StandIn], jobs: int) -> int:
     """Print a table of chapters by stand-ins. Returns 1 when a cell raised anywhere, else 0."""
     rows: dict[str, dict[str, str]] = {path.stem: {} for path in paths}
     seconds, failures = dict.fromkeys(machines, 0.0), []
-    with ProcessPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(jobs) as pool:
         futures = {pool.submit(run, path, stand_in): (path.stem, name)
                    for name, stand_in in machines.items() for path in paths}
         for done, future in enumerate(as_completed(futures), start=1):
@@ -93,7 +92,7 @@ def store(paths: list[Path], jobs: int) -> int:
 
     FOLDER.mkdir(exist_ok=True)
     machines = stored_runs(STORED_RUNS)
-    with ProcessPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(jobs) as pool:
         for path in paths:
             if "live(" not in path.read_text():
                 continue

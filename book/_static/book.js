@@ -5,14 +5,16 @@
   const check = box => {
     const unset = box.matches(".math") && !box.querySelector("mjx-container");
     const wider = !unset && box.scrollWidth > box.clientWidth + 4;  // an accent stands out by 3
-    if (wider) box.tabIndex = 0;
-    else box.removeAttribute("tabindex");
+    if (wider && box.tabIndex) box.tabIndex = 0;
+    if (!wider && !box.tabIndex) box.removeAttribute("tabindex");
     // its right edge fades while there is more
     box.classList.toggle("more", wider && box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
   };
   const sizes = new ResizeObserver(seen => seen.forEach(({target}) => check(target)));
+  const others = new MutationObserver(seen => seen.forEach(({target}) => check(target)));
   addEventListener("load", () => document.querySelectorAll(SCROLLS).forEach(box => {
     sizes.observe(box);  // also when a formula is set, or a fold opens
+    others.observe(box, {attributeFilter: ["tabindex"]});  // the theme sets it by a rule of its own
     box.addEventListener("scroll", () => check(box));
   }));
   // a letter's own width comes with its font

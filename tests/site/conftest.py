@@ -1,6 +1,7 @@
 """The built pages, opened in a Chromium that reaches only this machine.
 
-A page is opened once for all tests of a module, so these fixtures have the scope of a module.
+A page is opened once at each width for all tests, so its fixtures have the scope of the session,
+and all its tests go to the same process.
 """
 
 import re
@@ -12,6 +13,7 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from xdist.scheduler import LoadScopeScheduling
 
 import browser as browsers
 
@@ -45,7 +47,7 @@ class Visit:
     """A page of the site in the browser, and what went wrong while it was open."""
 
     def __init__(self, page: Page, name: str):
-        self.page, self.name, self.trouble = page, name, []
+        self.page, self.name, self.trouble, self.sliders = page, name, [], None
         page.on("console", self.heard)
         page.on("pageerror", lambda error: self.trouble.append(f"error: {error}"))
         page.on("requestfailed", lambda request: self.trouble.append(f"failed: {request.url}"))
@@ -95,8 +97,9 @@ def browser(playwright, chromium_path):
 
 @contextmanager
 def closed_off(browser: Browser, width: int, **options):
-    """A browser window that reaches only files and 127.0.0.1."""
-    context = browser.new_context(viewport={"width": width, "height": 844}, **options)
+    """A browser window that reaches only files and 127.0.0.1, and scrolls at once."""
+    context = browser.new_context(viewport={"width": width, "height": 844},
+                                  reduced_motion="reduce", **options)
     context.route(ELSEWHERE, lambda route: route.abort())
     yield context
     context.close()
@@ -110,35 +113,48 @@ def visiting(browser: Browser, name: str, width: int, **options):
         yield visit
 
 
+class ByPage(LoadScopeScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        page = re.search(r"\[\S*?((?:book|notebooks)/\w+)", nodeid)
+        return page[1] if page else nodeid
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return ByPage(config, log)
+
+
 def pytest_generate_tests(metafunc):
-    names = toc()
-    if "firefox_path" in metafunc.fixturenames:  # where there is a Firefox, it moves sliders too
-        names, path = with_sliders(), browsers.find_firefox()
-        paths = {"firefox": path} if path else {}
-        metafunc.parametrize("firefox_path", [*paths.values()], ids=[*paths], scope="session")
-    if "name" in metafunc.fixturenames:
-        metafunc.parametrize("name", names, scope="module")
-    if "width" in metafunc.fixturenames:
-        metafunc.parametrize("width", [PHONE, DESKTOP], scope="module")
+    fixtures = set(metafunc.fixturenames)
+    if "firefox_path" in fixtures:  # where there is a Firefox, it moves sliders too
+        path = browsers.find_firefox()
+        lacks = pytest.mark.skip("there is no Firefox here: apt-get install firefox-esr")
+        paths = [pytest.param(path, id="firefox", marks=[] if path else lacks)]
+        metafunc.parametrize("firefox_path", paths, scope="session")
+    names = with_sliders() if fixtures & {"firefox_path", "without_javascript"} else toc()
+    if "visit" in fixtures:
+        widths = [PHONE] if "phone" in fixtures else [PHONE, DESKTOP]
+        metafunc.parametrize("visit", [
+            pytest.param((name, width), id=f"{name}-{width}") for name in names
+            for width in widths], indirect=True, scope="session")
+    elif "name" in fixtures:
+        metafunc.parametrize("name", names, scope="session")
 
 
-@pytest.fixture(scope="module")
-def visit(browser, name, width):
+@pytest.fixture(scope="session")
+def visit(browser, request):
     """Every page at both widths, with its mathematics set."""
-    with visiting(browser, name, width) as visit:
-        visit.page.evaluate(SET)
-        yield visit
-
-
-@pytest.fixture(scope="module")
-def phone(browser, name):
-    with visiting(browser, name, PHONE, has_touch=True) as visit:
+    name, width = request.param
+    with visiting(browser, name, width, has_touch=width == PHONE) as visit:
         visit.page.evaluate(SET)  # else a picture moves by a part of a pixel
-        visit.unfold()
         yield visit
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
+def phone(visit):
+    return visit
+
+
+@pytest.fixture(scope="session")
 def without_javascript(browser, name):
     with visiting(browser, name, PHONE, java_script_enabled=False) as visit:
         visit.unfold()  # a reader opens a folded output with a click, which needs no script
@@ -159,12 +175,13 @@ def firefox(playwright, firefox_path):
     browser.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def in_firefox(firefox, name):
-    context = firefox.new_context(viewport={"width": PHONE, "height": 844})
+    context = firefox.new_context(viewport={"width": PHONE, "height": 844},
+                                  reduced_motion="reduce")
     visit = Visit(context.new_page(), name)
     visit.page.goto((SITE / f"{name}.html").as_uri())
-    visit.unfold()
+    visit.page.evaluate(SET)
     yield visit
     context.close()
 

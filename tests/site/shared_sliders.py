@@ -1,11 +1,47 @@
 """A slider of a built page, moved as a reader moves it, in any browser."""
 
 import io
-import json
-from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
+
+# What a reader sees and hears at each stop stays in the page: {value, frame, alt}.
+LEARN = """(input) => {
+    const figure = input.closest(".geolab-explore"), picture = figure.querySelector("[role=img]");
+    const output = figure.querySelectorAll("output")[
+        [...figure.querySelectorAll("input")].indexOf(input)];
+    input.shown = () => [output.innerText, picture.innerHTML, picture.getAttribute("aria-label")];
+    input.put = (k) => {
+        const start = performance.now();
+        input.value = k;
+        input.dispatchEvent(new Event("input", {bubbles: true}));
+        picture.firstElementChild.getBBox();
+        return performance.now() - start;
+    };
+    const times = [...Array(+input.max + 1).keys()].map(k => {
+        const time = input.put(k);
+        (input.stops ??= []).push(input.shown());
+        return time;
+    });
+    input.put(input.defaultValue);
+    return [input.stops.map(([value]) => value), times];
+}"""
+REACH = """async (input, [low, high]) => {
+    for (const start = performance.now(); ;) {
+        const now = input.shown().join();
+        const stop = input.stops.findIndex(known => known.join() === now);
+        if (low <= stop && stop <= high) return stop;
+        if (performance.now() > start + 3000) return -1;
+        await new Promise(later => setTimeout(later, 20));
+    }
+}"""
+PLACE = """(input, what) => {
+    const element = what === "track" ? input
+        : input.closest(".geolab-explore").querySelector("[role=img]");
+    element.scrollIntoView({block: "center", behavior: "instant"});
+    const {x, y, width, height} = element.getBoundingClientRect();
+    return {x, y, width, height};
+}"""
 
 
 class Pixels:
@@ -23,38 +59,49 @@ class Pixels:
                 and abs(self.colours - other.colours).max() <= 8)
 
 
-class Shown(NamedTuple):
-    """What a reader sees of a figure and hears of its alt text."""
-
-    value: str
-    frame: str
-    pixels: Pixels
-    alt: str
-
-
 class Slider:
-    """One slider of a figure on the page."""
+    """One slider of a figure on the page. Its stops are known by their numbers, from 0."""
 
-    def __init__(self, figure, k: int):
-        self.picture, self.input = figure.locator("[role=img]"), figure.locator("input").nth(k)
-        self.output = figure.locator("output").nth(k)
-        self.data = json.loads(figure.locator("script[type='application/json']").text_content())
-        self.values = self.data["values"][k]
+    def __init__(self, page, element):
+        self.page, self.element = page, element
+        # what it says at each stop, and the milliseconds until the picture stood
+        self.values, self.milliseconds = element.evaluate(LEARN)
+        self.last = len(self.values) - 1
+        self.inner = min(1, self.last - 1), max(1, self.last - 1)  # the ends only if no other is
 
-    def shown(self) -> Shown:
-        pixels = Pixels(self.picture.screenshot())
-        return Shown(self.output.inner_text(), self.picture.inner_html(), pixels,
-                     self.picture.get_attribute("aria-label"))
+    def reaches(self, low: int, high: int) -> int:
+        """The stop from low to high that value, picture and alt text show now or soon, or -1.
 
-    def press(self, key: str) -> Shown:
-        self.input.press(key)
-        return self.shown()
+        A finger, and a mouse on a busy machine, take effect a moment after the call.
+        """
+        return self.element.evaluate(REACH, [low, high])
+
+    def put(self, k: int) -> float:
+        """Move it to a stop, and return the milliseconds until the new picture stands."""
+        return self.element.evaluate("(input, k) => input.put(k)", k)
+
+    def reset(self) -> None:
+        self.element.evaluate("(input) => input.put(input.defaultValue)")
+
+    def press(self, key: str, stop: int) -> bool:
+        """Whether the key leads to that stop."""
+        self.element.evaluate("(input) => input.focus()")
+        self.page.keyboard.press(key)
+        return self.reaches(stop, stop) == stop
 
     def at(self, share: float) -> tuple[float, float]:
-        """The place on the window at this share of the track."""
-        self.input.scroll_into_view_if_needed()
-        box = self.input.bounding_box()
+        """The place on the window at this share of the track. Pictures of two heights move it."""
+        box = self.element.evaluate(PLACE, "track")
         return box["x"] + 2 + share * (box["width"] - 4), box["y"] + box["height"] / 2
+
+    def pixels(self) -> Pixels:
+        return Pixels(self.page.screenshot(clip=self.element.evaluate(PLACE, "picture")))
+
+    def alike(self, j: int, k: int) -> list[str]:
+        """What is the same at two stops, of value, picture and alt text."""
+        compare = "(input, [j, k]) => input.stops[j].map((part, i) => part === input.stops[k][i])"
+        same = self.element.evaluate(compare, [j, k])
+        return [part for part, alike in zip(("value", "picture", "alt text"), same) if alike]
 
 
 def figures(visit):
@@ -63,27 +110,10 @@ def figures(visit):
 
 def sliders(visit):
     """One after the other. The others stand where a reader finds them: each is put back."""
-    for figure in figures(visit):
-        for k in range(figure.locator("input").count()):
-            slider = Slider(figure, k)
-            yield slider
-            slider.input.evaluate("""(input) => {
-                input.value = input.defaultValue;
-                input.dispatchEvent(new Event("input", {bubbles: true}));
-            }""")
-
-
-def same_frame(one: Shown, other: Shown) -> bool:
-    """Whether the same frame is back, whatever shades it is painted in this time."""
-    return (one.value, one.frame, one.alt) == (other.value, other.frame, other.alt)
-
-
-def all_differ(one: Shown, other: Shown) -> bool:
-    return all(seen != again for seen, again in zip(one, other))
-
-
-def all_moved(slider, first, middle, last) -> bool:
-    """Whether the picture changed. With two values there is no middle, so only the ends count."""
-    if len(slider.values) == 2:
-        return all_differ(first, last)
-    return all_differ(first, middle) and all_differ(middle, last)
+    visit.unfold()
+    if visit.sliders is None:
+        inputs = visit.page.query_selector_all(".geolab-explore input")
+        visit.sliders = [Slider(visit.page, element) for element in inputs]
+    for slider in visit.sliders:
+        yield slider
+        slider.reset()

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import lxml.html
 import yaml
 from bs4 import BeautifulSoup
 
@@ -16,7 +17,7 @@ MOST_BYTES = 700_000
 
 @cache
 def ids(path: Path) -> set[str]:
-    return {tag["id"] for tag in BeautifulSoup(path.read_text(), "html.parser").find_all(id=True)}
+    return set(lxml.html.fromstring(path.read_bytes()).xpath("//@id"))  # ten times as fast
 
 
 def is_elsewhere(address: str) -> bool:
