@@ -17,6 +17,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -35,8 +36,13 @@ ORDER: dict[type, Callable] = {ast.Lt: operator.lt, ast.LtE: operator.le,
 
 
 def is_tolerance(node: ast.AST) -> bool:
-    return any(isinstance(part, ast.Constant) and isinstance(part.value, float)
-               and 0 < part.value <= ROUNDING for part in ast.walk(node))
+    """Whether it is a small number, or a sum or product with one."""
+    if isinstance(node, ast.BinOp):
+        return is_tolerance(node.left) or is_tolerance(node.right)
+    if isinstance(node, ast.UnaryOp):
+        return is_tolerance(node.operand)
+    return isinstance(node, ast.Constant) and isinstance(node.value, float) \
+        and 0 < node.value <= ROUNDING
 
 
 def is_chosen(node: ast.AST) -> bool:
@@ -111,23 +117,32 @@ class Margins:
         self.shift = 0
         self.places: dict[tuple[str, int], Place] = {}   # by file name and line
 
-    def note(self, ratio: float) -> None:
-        """Charge the margin to the assertion that is being checked, if one is."""
-        frame = sys._getframe(1)
+    def place(self) -> tuple[Place | None, int]:
+        """The assertion that is being checked, if one is, and where in its code."""
+        frame = sys._getframe(2)
         while frame:
             place = self.places.get((frame.f_code.co_filename, frame.f_lineno))
             if place:
-                self.worst[place] = max(self.worst.get(place, 0.0), ratio)
-                return
+                return place, frame.f_lasti
             frame = frame.f_back
+        return None, 0
 
-    def note_gap(self, at: int, gap: np.ndarray) -> None:
-        """Keep the smallest distance of this draw from a chosen bound."""
-        frame = sys._getframe(2)
-        place = self.places.get((frame.f_code.co_filename, frame.f_lineno))
-        if place and gap.size:
-            draws = self.gaps.setdefault(place, {}).setdefault((at, frame.f_lasti), {})
-            draws[self.shift] = min(draws.get(self.shift, math.inf), float(np.abs(gap).min()))
+    def note(self, ratio: float) -> None:
+        """Charge the margin to the assertion."""
+        place, _ = self.place()
+        if place:
+            self.worst[place] = max(self.worst.get(place, 0.0), ratio)
+
+    def note_gap(self, at: int, low: np.ndarray, high: np.ndarray) -> None:
+        """Keep this draw's smallest distance between a number and a chosen bound.
+
+        A positive number and its bound that are a factor of ten apart are far.
+        """
+        place, code = self.place()
+        gap = np.where((low > 0) & (high > 10 * low), np.inf, np.abs(high - low))
+        if place:
+            draws = self.gaps.setdefault(place, {}).setdefault((at, code), {})
+            draws[self.shift] = min(draws.get(self.shift, math.inf), np.min(gap, initial=math.inf))
 
     def compare(self, ops: tuple[str, ...], *sides: tuple) -> Any:
         """The value of a chain of comparisons, whose margins are noted."""
@@ -140,7 +155,7 @@ class Margins:
             if "tolerance" in (lower[0], upper[0]):
                 self.note(margin(lower, upper, holds))
             elif "chosen" in (lower[0], upper[0]):
-                self.note_gap(at, array(upper[1]) - array(lower[1]))
+                self.note_gap(at, array(lower[1]), array(upper[1]))
             result = result & holds if at else holds
         return result
 
@@ -148,18 +163,20 @@ class Margins:
               default: tuple[float, float] = (1e-5, 1e-8)) -> Callable:
         """A function like allclose that notes how near its numbers come to being told apart."""
         def measured(a, b, *rest, **options):
-            tolerances = dict(zip((rtol, atol), rest, strict=False)) | options
-            result = function(a, b, **tolerances)
+            given = dict(zip((rtol, atol), rest, strict=False)) | options
+            result = function(a, b, **given)
+            relative, absolute = given.get(rtol, default[0]), given.get(atol, default[1])
             first, second = array(a), array(b)
-            allowed = (tolerances.get(atol, default[1])
-                       + tolerances.get(rtol, default[0]) * np.abs(second))
+            error, allowed = np.abs(first - second), absolute + relative * np.abs(second)
+            if np.max([np.max(relative), np.max(absolute)]) > ROUNDING:
+                self.note_gap(0, error, allowed)
+                return result
             with np.errstate(all="ignore"):
-                ratio = np.where(first == second, 0, np.abs(first - second) / allowed)
-            if result is None or np.ndim(array(result)) == 0:
-                worst = np.max(ratio, initial=0.0)
-                self.note(float(worst if result is None or result else 1 / worst))
-            else:
-                self.note(float(np.max(np.where(array(result) > 0, ratio, 1 / ratio), initial=0)))
+                ratio = np.where(first == second, 0.0, error / allowed)
+            if result is not None and np.ndim(array(result)):
+                ratio = np.where(array(result) > 0, ratio, 1 / ratio)
+            worst = float(np.max(ratio, initial=0.0))
+            self.note(worst if result is None or np.ndim(array(result)) or result else 1 / worst)
             return result
         return measured
 
@@ -190,7 +207,7 @@ class Margins:
 
 def report(chapter: Chapter, margins: Margins) -> int:
     """Print the chapter's row and its faults. Returns how many there are."""
-    own = chapter.path.stem[:2]
+    own = chapter.path.stem
     worst = {place: ratio for place, ratio in margins.worst.items() if place.chapter == own}
     lines = {}
     for place, ratio in worst.items():
@@ -198,7 +215,8 @@ def report(chapter: Chapter, margins: Margins) -> int:
             lines[place] = f"error / tolerance {ratio:.1e}"
     for place, gaps in margins.gaps.items():
         for draws in gaps.values() if place.chapter == own else ():
-            low, high = min(draws.values()), max(draws.values())
+            near = [gap for gap in draws.values() if math.isfinite(gap)]
+            low, high = min(near, default=math.inf), max(near, default=math.inf)
             if high - low > low:
                 lines[place] = f"by chance: {low:.1e} to {high:.1e} from a bound"
     lines = {place: said for place, said in lines.items() if REASON not in chapter.text(place)}
@@ -213,6 +231,29 @@ def report(chapter: Chapter, margins: Margins) -> int:
     return len(lines)
 
 
+def measure(paths: list[Path], shifts: int, first: int = 0) -> int:
+    """Run the proved assertions of these notebooks under shifts `first`, `first` + 1, … of all
+    seeds, print a row for each notebook, and return how many faults there are.
+
+    It changes PyTorch and NumPy for the rest of the process.
+    """
+    warnings.simplefilter("ignore")
+    matplotlib.use("agg")
+    standin.move_seeds(0)
+    margins, faults = Margins(), 0
+    margins.install()
+    keep_apart()
+    for path in paths:
+        os.chdir(path.parent)
+        chapter = Chapter(path, Instrument())
+        margins.places = chapter.places
+        for margins.shift in range(first, first + shifts):
+            standin.move_seeds(SHIFT * margins.shift)
+            chapter.run({"__name__": "__main__", "_compare_": margins.compare})
+        faults += report(chapter, margins)
+    return faults
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -221,22 +262,7 @@ def main() -> int:
     parser.add_argument("--shifts", type=int, default=50, help="how many draws (default 50)")
     parser.add_argument("--first", type=int, default=0, help="the first one's number (default 0)")
     given = parser.parse_args()
-    warnings.simplefilter("ignore")
-    matplotlib.use("agg")
-    standin.move_seeds(0)
-    margins = Margins()
-    margins.install()
-    keep_apart()
-    faults = 0
-    for path in notebooks(given.only):
-        os.chdir(path.parent)
-        chapter = Chapter(path, Instrument())
-        margins.places = chapter.places
-        for margins.shift in range(given.first, given.first + given.shifts):
-            standin.move_seeds(SHIFT * margins.shift)
-            chapter.run({"__name__": "__main__", "_compare_": margins.compare})
-        faults += report(chapter, margins)
-    return int(faults > 0)
+    return int(measure(notebooks(given.only), given.shifts, given.first) > 0)
 
 
 if __name__ == "__main__":

@@ -138,7 +138,7 @@ class Chapter:
         linecache.cache[name] = len(lines), None, [line + "\n" for line in lines], name
         checks = []
         for check in asserts(statement):
-            checks.append(Place(self.path.stem[:2], at, check.lineno))
+            checks.append(Place(self.path.stem, at, check.lineno))
             for line in range(check.lineno, (check.end_lineno or check.lineno) + 1):
                 self.places[name, line] = checks[-1]
         changed = changes(statement)
@@ -165,7 +165,7 @@ class Chapter:
                 if not isinstance(error, Apart) and not gone & step.uses:
                     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
                              if frame.filename == step.code.co_filename]
-                    place = Place(self.path.stem[:2], step.cell, lines[-1])
+                    place = Place(self.path.stem, step.cell, lines[-1])
                     self.failures.setdefault(place, []).append(f"{type(error).__name__}: {error}")
             lost = {name for name in step.changes if not isinstance(names.get(name), ModuleType)}
             for name in lost:
