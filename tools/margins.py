@@ -28,7 +28,7 @@ from machines import notebooks
 from proved import Chapter, Place, keep_apart, torch
 
 SHIFT = 777       # from one draw to the next, added to every seed
-ROUNDING = 1e-4   # a literal number up to this is a tolerance; a larger one is a bound
+ROUNDING = 1e-5   # a literal number up to this is a tolerance; a larger one is a bound
 TIGHT = 0.1       # of the tolerance
 REASON = "# exact:"
 ORDER: dict[type, Callable] = {ast.Lt: operator.lt, ast.LtE: operator.le,

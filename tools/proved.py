@@ -102,7 +102,8 @@ def needed(statements: list[ast.stmt]) -> list[set[str] | None]:
     for statement in reversed(statements):
         uses = reach(named(statement, ast.Load), inside)
         sets = isinstance(statement, ast.Expr) and any(
-            word in ast.unparse(statement) for word in ("manual_seed(", "set_default_dtype("))
+            word in ast.unparse(statement)
+            for word in ("manual_seed(", "set_default_dtype(", ".backward("))
         checks = asserts(statement) and not isinstance(statement, (ast.FunctionDef, ast.ClassDef))
         if isinstance(statement, (ast.Import, ast.ImportFrom)) or sets or checks \
                 or changes(statement) & wanted:
