@@ -165,10 +165,11 @@ class Margins:
         def measured(a, b, *rest, **options):
             given = dict(zip((rtol, atol), rest, strict=False)) | options
             result = function(a, b, **given)
-            relative, absolute = given.get(rtol, default[0]), given.get(atol, default[1])
+            relative, absolute = (array(given.get(name, usual))
+                                  for name, usual in zip((rtol, atol), default, strict=True))
             first, second = array(a), array(b)
             error, allowed = np.abs(first - second), absolute + relative * np.abs(second)
-            if np.max([np.max(relative), np.max(absolute)]) > ROUNDING:
+            if max(relative.max(), absolute.max()) > ROUNDING:
                 self.note_gap(0, error, allowed)
                 return result
             with np.errstate(all="ignore"):
