@@ -50,25 +50,35 @@ def environment(stand_in: StandIn) -> dict[str, str]:
     return os.environ | stand_in.environment | changes
 
 
+_shift: int | None = None  # of all seeds, once `move_seeds` was called
+
+
 def apply() -> None:
     """Make the changes that the environment names, in this process. Without any, import nothing."""
     changes = json.loads(os.environ.get(VARIABLE, "{}"))
     if seeds := changes.get("seeds"):
-        _move_seeds(seeds)
+        move_seeds(seeds)
     if draw := changes.get("ulp"):
         _move_first_weights(draw)
     if changes.get("cuda"):
         _train_on_cuda()
 
 
-def _move_seeds(shift: int) -> None:
-    """Give every generator of PyTorch and NumPy that gets a seed another one."""
+def move_seeds(shift: int) -> None:
+    """Give every generator of PyTorch and NumPy that gets a seed another one: seed + shift.
+
+    A later call replaces the shift of an earlier one.
+    """
+    global _shift
+    first, _shift = _shift is None, shift
+    if not first:
+        return
     import numpy as np
     import torch
 
     def moved(seed):
         if isinstance(seed, (int, np.integer)):
-            return int(seed) + shift
+            return int(seed) + (_shift or 0)
         return [moved(seed[0]), *seed[1:]] if isinstance(seed, (list, tuple)) else seed
 
     seed_all, default_rng = torch.manual_seed, np.random.default_rng

@@ -1,0 +1,77 @@
+"""Proved assertions hold for other draws than the page's, with a factor of ten to spare.
+
+Each version of the notebooks tries another draw, of another quarter of them: `make margins` tries
+fifty draws of all.
+"""
+
+import json
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
+MEASURE = """
+import sys; sys.path[:0] = [{tools!r}, {root!r}]
+from pathlib import Path
+import margins
+faults = margins.measure([Path(name) for name in {paths!r}], shifts={shifts}, first={first})
+print(faults, "in all")
+"""
+
+
+def measured(paths, shifts, first=0):
+    code = MEASURE.format(tools=str(ROOT / "tools"), root=str(ROOT), paths=list(map(str, paths)),
+                          shifts=shifts, first=first)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_proved_assertions_hold_for_another_draw():
+    version = zlib.crc32(b"".join(path.read_bytes() for path in NOTEBOOKS))
+    report = measured(NOTEBOOKS[version % 4::4], shifts=1, first=1 + version % 997)
+    assert report.endswith("\n0 in all\n"), report
+
+
+CELLS = {
+    "held": ("assert torch.allclose(x + 1 - 1, x, atol=1e-12)", None),
+    "tight": ("assert (x + 1e-9 - x).abs().max() < 2e-9", "error / tolerance 5"),
+    "tight against a bound": ("y = x + 1e-9\nassert (y <= x + 2e-9).all()", "error / tolerance 5"),
+    "a small gap": ("y = x + 3e-9\nassert (y > x + 2e-9).all()", "error / tolerance"),
+    "a close rank": ("assert torch.linalg.matrix_rank(torch.diag(torch.tensor([1, 1e-15]))) == 2",
+                     "error / tolerance 4"),
+    "reasoned": ("assert (x + 1e-9 - x).abs().max() < 2e-9  # exact: this is a sum of two", None),
+    "by chance": ("assert x.mean() < 0.7", "by chance"),
+    "far from chance": ("assert x.mean().abs() < 99.5", None),
+    "wrong": ("assert x.mean() > 5", "failed in 5 draws"),
+    "in a helper": ("def close(a, b):\n    return torch.allclose(a, b, rtol=0, atol=2e-9)\n"
+                    "assert close(x + 1e-9, x)", "error / tolerance 5"),
+    "trained": ("from geolab.training import fit\nloss = fit(x)\nassert loss < 0", None),
+}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    folder, paths = tmp_path_factory.mktemp("notebooks"), []
+    start = ("import torch\ntorch.set_default_dtype(torch.float64)\n"
+             "torch.manual_seed(0)\nx = torch.randn(8)")
+    for name, (source, _) in CELLS.items():
+        cells = [{"cell_type": "code", "source": [text]} for text in (start, source)]
+        paths.append(folder / f"{name}.ipynb")
+        paths[-1].write_text(json.dumps({"cells": cells}))
+    found = {name: [] for name in CELLS}
+    for line in measured(paths, shifts=5).splitlines()[:-1]:
+        if not line.startswith(" "):
+            faults = found[line.partition("  ")[0]]
+        faults.append(line)
+    return {name: "\n".join(lines[1:]) for name, lines in found.items()}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_fault_is_named(report, name):
+    _, fault = CELLS[name]
+    assert fault in report[name] if fault else not report[name]
