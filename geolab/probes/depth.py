@@ -8,13 +8,18 @@ from torch import Tensor, nn
 
 @torch.no_grad()
 def states(model: nn.Module, layers: Iterable[nn.Module], x: Tensor) -> list[Tensor]:
-    """The input of the first of `layers` and the output of each, in the order in which they run."""
+    """The input of the first of `layers` and the output of each, in the order in which they run.
+
+    Where a layer takes or gives more than a tensor, the first one counts.
+    """
     layers, seen, hooks = list(layers), [], []
     if not layers:
         raise ValueError("layers must contain at least one module")
-    hooks.append(layers[0].register_forward_pre_hook(lambda module, args: seen.append(args[0])))
-    hooks += [layer.register_forward_hook(lambda module, args, output: seen.append(output))
-              for layer in layers]
+    hooks.append(layers[0].register_forward_pre_hook(
+        lambda module, args, named: seen.append(next(iter((*args, *named.values())))),
+        with_kwargs=True))
+    hooks += [layer.register_forward_hook(lambda module, args, output: seen.append(
+        output[0] if isinstance(output, tuple) else output)) for layer in layers]
     try:
         model(x)
     finally:

@@ -6,13 +6,14 @@
     smallest = [spectrum(shortcut_matrix(layer)).singular_values[..., -1].min() for layer in layers]
 """
 
+from collections.abc import Callable
+from dataclasses import is_dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from geolab.operators import delta_shortcut
-from geolab.probes.depth import states
 
 
 class StepAlone(NamedTuple):
@@ -49,14 +50,47 @@ def operators_by_layer(model: nn.Module, x: Tensor) -> list[NamedTuple]:
     """The coefficients that each sublayer's residual computes from its state, without gradients.
 
     Arguments:
-        model: a Transformer, or a ContinuousModel or TokenModel around one.
+        model: any network with residuals in it, such as one that was grafted. Its residuals are the
+            modules that have a method `observe`.
         x: an input of the model.
-    Returns: one named tuple per sublayer; a `StepAlone`, which is false, for a residual without
-        coefficients, such as the additive one.
+    Returns: one named tuple per sublayer, in the order in which they run; a `StepAlone`, which is
+        false, for a residual without coefficients, such as the additive one.
+    Raises: ValueError for a model in which no residual runs.
     """
-    layers = getattr(model, "trunk", model).layers
-    return [layer.residual.observe(state, layer.sublayer) or StepAlone(layer.residual, state)
-            for layer, state in zip(layers, states(model, layers, x)[:-1], strict=True)]
+    steps: list[tuple] = []
+
+    def note(residual: nn.Module, args: tuple) -> tuple:
+        state, sublayer = args
+        steps.append((residual, state, _remembering(sublayer)))
+        return steps[-1][1:]
+
+    hooks = [module.register_forward_pre_hook(note) for module in model.modules()
+             if hasattr(module, "observe")]
+    try:
+        model(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not steps:
+        raise ValueError(f"model must run residuals, got {type(model).__name__}, which runs none")
+    return [residual.observe(state, sublayer) or StepAlone(residual, state)
+            for residual, state, sublayer in steps]
+
+
+def _remembering(sublayer: Callable) -> Callable:
+    """The sublayer, which runs once at each input: a second run would fill a cache of keys twice.
+    """
+    f = sublayer.f if is_dataclass(sublayer) else sublayer
+    found: list[tuple] = []
+
+    def run(*args: Tensor) -> Tensor:
+        for inputs, output in found:
+            if len(inputs) == len(args) and all(map(torch.equal, inputs, args)):
+                return output
+        found.append((args, f(*args)))
+        return found[-1][1]
+
+    return replace(sublayer, f=run) if is_dataclass(sublayer) else run
 
 
 def shortcut_matrix(operator: NamedTuple) -> Tensor:

@@ -1,0 +1,90 @@
+"""Every public probe measures a grafted network of transformers."""
+
+import pytest
+import torch
+from test_every_probe import CASES, OPTIONAL
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from geolab.graft import graft
+from geolab.probes import operators_by_layer, states
+from geolab.residuals import REGISTRY
+
+
+class Trunk(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net, self.layers = net, net.h
+
+    def forward(self, x):
+        return self.net(inputs_embeds=x).last_hidden_state
+
+
+class Around(nn.Module):
+    """(B, T, 5) -> (B, T, 5), as the cases of the probes ask for."""
+
+    def __init__(self, net, width):
+        super().__init__()
+        self.read, self.trunk, self.write = nn.Linear(5, width), Trunk(net), nn.Linear(width, 5)
+
+    def forward(self, x):
+        return self.write(self.trunk(self.read(x)))
+
+
+@pytest.fixture
+def grafted(net):
+    def make(residual):
+        made = net("gpt2", layers=2)
+        return graft(made.model, residual, plain=False).eval(), made.inputs
+    return make
+
+
+@pytest.mark.parametrize("name", ["additive", "delta", "mhc"])
+def test_every_probe_measures_a_grafted_gpt2(grafted, name):
+    model = Around(grafted(name)[0].transformer, 32)
+    x = torch.randn(2, 7, 5, generator=torch.Generator().manual_seed(1))
+    for probe, measure in CASES.items():
+        if probe not in OPTIONAL:
+            numbers = [part for part in tree_leaves(measure(model, x))
+                       if isinstance(part, (torch.Tensor, float))]
+            assert all(torch.as_tensor(number).isfinite().all() for number in numbers), probe
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_the_operators_are_those_of_the_run_with_its_cache(grafted, name):
+    """A cache is filled by each run of a sublayer, so that looking must not run one again."""
+    model, tokens = grafted(name)
+    runs = []
+    for block in model.transformer.h:
+        block.attn.register_forward_hook(lambda *_: runs.append(1))
+    found = operators_by_layer(model, tokens)
+    assert len(found) == 4 and len(runs) == 2
+    model.config.use_cache = False
+    for step, again in zip(found, operators_by_layer(model, tokens)):
+        for a, b in zip(step, again):
+            assert not isinstance(a, torch.Tensor) or torch.equal(a, b)
+
+
+def test_a_network_without_residuals_is_refused(net):
+    made = net("gpt2")
+    with pytest.raises(ValueError, match="^model must run residuals, got GPT2LMHeadModel, which"):
+        operators_by_layer(made.model, made.inputs)
+
+
+def test_states_take_the_first_of_what_a_layer_takes_and_gives():
+    class Pair(nn.Module):
+        def forward(self, x, mask):
+            return x + 1, mask
+
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList([Pair(), Pair()])
+
+        def forward(self, x):
+            for layer in self.layers:
+                x, _ = layer(x=x, mask=None)
+            return x
+
+    model = Two()
+    assert [float(s) for s in states(model, model.layers, torch.zeros(()))] == [0, 1, 2]
