@@ -11,5 +11,7 @@
     show         sliders, figures and diagrams
 
 The experiments behind the book's measured claims are in the package `studies`, which lies beside
-this one.
+this one in a clone of the book.
 """
+
+__version__ = "0.1.0"

@@ -46,8 +46,9 @@ def pins(path: Path) -> dict[str, Version]:
 
 
 PINS, COLAB = pins(ROOT / "requirements.txt"), pins(ROOT / ".github/colab.txt")
-RANGES = {one.name: one.specifier for one in map(Requirement, tomllib.loads(
-    (ROOT / "pyproject.toml").read_text())["project"]["dependencies"])}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+RANGES = {one.name: one.specifier for one in map(Requirement, [
+    *PROJECT["dependencies"], *PROJECT["optional-dependencies"]["show"]])}
 
 
 def instructions(name: str) -> list[str]:

@@ -12,7 +12,9 @@ from zipfile import ZipFile
 import pytest
 import tomllib
 import yaml
+from setuptools import build_meta
 
+import geolab
 import release
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +22,6 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text())
 TARGETS = set(re.findall(r"^([\w./-]+):", (ROOT / "Makefile").read_text(), re.M))
 WORKFLOWS = sorted(ROOT.glob(".github/workflows/*.yml"))
-PACKAGES = ("geolab", "studies", "benchmarks")
 KINDS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 
 
@@ -42,6 +43,7 @@ def commands(workflow: Path) -> str:
 def test_there_is_one_version_and_one_date():
     version, date = released()[0]
     assert version == release.version() == PROJECT["project"]["version"] == CITATION["version"]
+    assert version == geolab.__version__
     assert date == CITATION["date-released"]
 
 
@@ -92,13 +94,21 @@ def test_a_release_has_site_pdf_epub_kit_and_packages():
 # ---------------------------------------------------------------- the wheel
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
+def source(tmp_path_factory) -> Path:
+    """What a wheel is made of, and beside it the two packages that stay in the clone."""
     source = tmp_path_factory.mktemp("source")
-    for name in PACKAGES:
-        left = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, source / name, ignore=left)
+    shutil.copytree(ROOT / "geolab", source / "geolab",
+                    ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("studies", "benchmarks"):
+        (source / name).mkdir()
+        shutil.copy(ROOT / name / "__init__.py", source / name)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source) -> Path:
     subprocess.run([sys.executable, "-m", "build", "--no-isolation", "--wheel", source],
                    check=True, capture_output=True)
     return next((source / "dist").glob("*.whl"))
@@ -115,16 +125,25 @@ def test_the_wheel_passes_the_usual_checks(wheel):
 def test_the_wheel_has_every_module_and_the_data_beside_them(wheel):
     with ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name}
-    ours = {path.relative_to(ROOT).as_posix() for name in PACKAGES
-            for path in (ROOT / name).rglob("*")
+    ours = {path.relative_to(ROOT).as_posix() for path in (ROOT / "geolab").rglob("*")
             if path.is_file() and path.suffix not in (".pyc", ".md")}
     assert {name for name in packed if not name.endswith(".md")} == ours
+
+
+def test_an_editable_install_finds_the_studies_and_benchmarks_of_the_clone(
+        source, tmp_path, monkeypatch):
+    monkeypatch.chdir(source)
+    with ZipFile(tmp_path / build_meta.build_editable(str(tmp_path))) as archive:
+        paths = [archive.read(name).decode().split() for name in archive.namelist()
+                 if name.endswith(".pth")]
+    assert paths == [[str(source)]]
 
 
 def test_the_wheel_alone_grafts(wheel, tmp_path):
     with ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
-    code = ("import geolab, benchmarks, studies, torch\nfrom geolab.graft import graft\n"
+    code = ("import sys\nsys.modules['matplotlib'] = sys.modules['ipywidgets'] = None\n"
+            "import geolab, torch\nfrom geolab.graft import graft\n"
             "layer = torch.nn.TransformerEncoderLayer(8, 2, 16, norm_first=True)\n"
             "print(geolab.__file__, type(graft(torch.nn.TransformerEncoder(layer, 1, "
             "enable_nested_tensor=False), 'mhc')).__name__)")
@@ -132,3 +151,17 @@ def test_the_wheel_alone_grafts(wheel, tmp_path):
                           capture_output=True, env={**os.environ, "PYTHONPATH": str(tmp_path)})
     assert done.stdout.startswith(str(tmp_path)), done.stdout + done.stderr
     assert done.stdout.strip().endswith("TransformerEncoder")
+
+
+@pytest.mark.parametrize("missing", ["matplotlib", "ipywidgets"])
+def test_figures_without_their_extra_name_it(missing):
+    code = ("import importlib.util as util\nfind = util.find_spec\n"
+            f"util.find_spec = lambda name, *a: None if name == {missing!r} else find(name, *a)\n"
+            "import geolab.show")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, check=False,
+                          capture_output=True)
+    assert done.stderr.splitlines()[-1].startswith(
+        f'ImportError: geolab.show needs {missing}: pip install "geolab[show]"'), done.stderr
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert any(one.startswith(missing) for one in extras["show"])
+    assert "geolab[show]" in extras["notebooks"]
