@@ -211,16 +211,21 @@ def find_stacks(model: nn.Module) -> list[list[nn.Module]]:
 
 
 def _refuse(model: nn.Module) -> None:
-    inside = sorted({type(child).__name__ for parent in model.modules()
-                     if isinstance(parent, (nn.ModuleList, nn.Sequential))
-                     for child in parent.children()})
-    for name in inside:
+    inside = {f"{type(child).__module__}.{type(child).__qualname__}" for parent in model.modules()
+              if isinstance(parent, (nn.ModuleList, nn.Sequential)) for child in parent.children()}
+    for name in map(_short, sorted(inside)):
         if name in REFUSED:
             raise ValueError(f"graft takes no {type(model).__name__}: {REFUSED[name]} ({name})")
-    known = ", ".join(name.rpartition(".")[2] for name in RULES)
+    shared = set(map(_short, RULES)) & set(map(_short, inside))  # names of two kinds of block
+    known, got = (", ".join(sorted({name if _short(name) in shared else _short(name)
+                                    for name in names})) for names in (RULES, inside))
     raise ValueError(f"model must have blocks that graft knows ({known}, or nanoGPT's), got "
-                     f"{type(model).__name__} with {', '.join(inside) or 'no list of blocks'}; "
+                     f"{type(model).__name__} with {got or 'no list of blocks'}; "
                      "geolab.graft.rule tells it of a block of your own")
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 def _residuals(blocks: list[nn.Module], residual: str | type[Residual], plain: bool,

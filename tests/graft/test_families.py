@@ -4,6 +4,7 @@ back.
 
 import pytest
 import torch
+from torch import nn
 from torch.testing import assert_close
 
 from geolab.graft import graft, new_parameters, ungraft
@@ -94,3 +95,13 @@ def test_a_residual_that_reads_positions_stops_at_a_cache_with_every_rule(family
         with pytest.raises(ValueError, match=r"^use_cache must be False: DeltaMatrix reads other "
                            r"positions .* holds 4 positions"):
             model(tokens[:, 4:], past_key_values=first.past_key_values, use_cache=True)
+
+
+def test_a_block_of_another_class_with_a_known_name_is_told_apart():
+    class Block(nn.Module):
+        def forward(self, x):
+            return x
+
+    with pytest.raises(ValueError, match=r"\(.*timm\.models\.vision_transformer\.Block.*\), got "
+                       r"Sequential with \S+<locals>\.Block;"):
+        graft(nn.Sequential(Block(), Block()), "mhc")
