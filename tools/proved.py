@@ -165,7 +165,8 @@ class Chapter:
                 gone -= step.binds
                 continue
             except Exception as error:  # a cell may raise anything, and it is reported
-                if not isinstance(error, Apart) and not gone & step.uses:
+                missing = {getattr(error, "name", None)} if isinstance(error, NameError) else set()
+                if not isinstance(error, Apart) and not gone & (step.uses | missing):
                     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
                              if frame.filename == step.code.co_filename]
                     place = Place(self.path.stem, step.cell, lines[-1])
