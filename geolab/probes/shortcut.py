@@ -90,7 +90,8 @@ def _remembering(sublayer: Callable) -> Callable:
         found.append((args, f(*args)))
         return found[-1][1]
 
-    return replace(sublayer, f=run) if is_dataclass(sublayer) else run
+    return replace(sublayer, f=run) if is_dataclass(sublayer) and not isinstance(sublayer, type) \
+        else run
 
 
 def shortcut_matrix(operator: NamedTuple) -> Tensor:

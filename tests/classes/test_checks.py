@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 
 from class_checks import check_answer
 from class_notebooks import HELPER, ROOT, names_of, parts
@@ -18,7 +19,7 @@ REBOUND = ("from numpy import *", "from torch import *", "from sympy import *", 
 
 def passes(of, given: str, after: str = "") -> bool:
     """Whether the check lets an answer pass, which is code, and where other code follows it."""
-    space = {}
+    space = {"torch": torch}  # as every chapter imports it
     exec(HELPER, space)
     exec(given, space)
     exec(after, space)
