@@ -22,6 +22,7 @@ from studies.registry import STUDIES
 from studies.results import FOLDER, path_of, read, record
 from studies.runner.again import TOLERANCE, differences
 from studies.runner.estimate import estimate
+from studies.runner.refusal import Refused, asked
 from studies.runner.run import SIZES, Part, run_study
 
 ABOUT = """
@@ -75,37 +76,37 @@ def main(arguments: list[str] | None = None) -> int:
     before = signal.signal(signal.SIGTERM, _stop)
     try:
         return _make(given, folder)
-    except (ChildProcessError, FloatingPointError) as problem:  # after some training
-        parser.error(f"{problem}{further}")
-    except (ValueError, ImportError, OSError) as problem:  # of arguments, a corpus, a file
+    except Refused as problem:
         parser.error(str(problem))
+    except (ChildProcessError, FloatingPointError) as problem:  # after some training
+        print(f"{problem}{further}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt as stopped:
         print(f"{str(stopped) or 'stopped'}{'' if given.dry_run else further}", file=sys.stderr)
         return 130
-    except RuntimeError as problem:
-        if world() == 1:
-            raise
-        print(f"another process of this run was lost: {str(problem).splitlines()[0]}{further}",
-              file=sys.stderr)
-        return 1
+    except RuntimeError:
+        if world() > 1:  # it may be an error of this process, or say that another one was lost
+            print(f"This or another process of the run failed.{further}", file=sys.stderr)
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
 def _make(given: argparse.Namespace, folder: Path) -> int:
-    """Do what the arguments ask for. Returns the exit status."""
+    """Do what the arguments ask for. Returns the exit status. Raises: Refused."""
     study, out = STUDIES[given.study], given.out or path_of(given.study, given.size)
-    stored = read(out) if given.check else None
-    if not (given.check or given.dry_run):
-        _require_writable(out, given)
+    with asked():
+        stored, earlier = read(out) if given.check else None, None
+        if not (given.check or given.dry_run):
+            _require_writable(out, given)
+            earlier = read(out) if _grows(out) else None
+        part = Part(given.arm, given.seeds, _engine(given), given.corpus, _setting(given))
     join(given.device)
-    part = Part(given.arm, given.seeds, _engine(given), given.corpus, _setting(given))
     if given.dry_run:
         for line in estimate(part.of(study, given.size), given.device):
             if rank() == 0:
                 print(line, flush=True)
         return 0
-    earlier = read(out) if stored is None and _grows(out) else None
     found = run_study(study, given.size, part, device=given.device, jobs=given.jobs, folder=folder,
                       reason=given.force, so_far=given.so_far, earlier=earlier)
     if stored is not None:

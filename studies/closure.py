@@ -31,6 +31,7 @@ def imported(path: Path) -> set[Path]:
     return {where for name in _names(path) for where in _files(name)}
 
 
+@cache
 def code(source: str) -> str:
     """A Python source without comments, docstrings and layout."""
     tree = ast.parse(source)

@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from geolab.penalties import collect_penalties
 from geolab.tasks import Task
+from geolab.tasks.text import Corpus
 from studies.protocol import LEADERS, STEPS
 from studies.runner.arm import Arm
 
@@ -101,6 +102,8 @@ def _draw(arm: Arm, device: str) -> tuple[list[Tensor], Exception | None]:
     try:
         drawn = arm.batch()
     except (ImportError, ConnectionError) as problem:
+        if not isinstance(arm.task, Corpus):
+            raise
         missing, shape = problem, (arm.budget.batch, arm.task.context)
         drawn = 2 * [torch.randint(arm.task.vocabulary, shape)]
     return [t.to(device) for t in drawn], missing

@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from geolab import distributed
-from geolab.checks import require_option
+from geolab.checks import require_count, require_option
 from geolab.tasks import Task
 from geolab.tasks.stream import Stream
+from geolab.tasks.text import Corpus
 from geolab.training import require_shares
 from studies.protocol import Protocol, Setting, at
 from studies.runner import sources
@@ -23,6 +24,7 @@ from studies.runner.arm import Arm, Unfinished, train
 from studies.runner.earlier import budget_of, key_of, take
 from studies.runner.jobs import side_by_side
 from studies.runner.pace import paced
+from studies.runner.refusal import Refused, asked
 
 SIZES = ("cpu", "gpu", "paper")
 Arrange = Callable[[dict[str, dict], Mapping[str, Task], str], dict]
@@ -50,8 +52,9 @@ class Study:
     arrange: Arrange = as_found
 
     def arms(self, size: str = "cpu") -> list[Arm]:
-        """All arms of a size. Raises: ValueError for a size that the study doesn't have."""
-        require_option("size", size, self.sizes)
+        """All arms of a size. Raises: Refused for a size that the study doesn't have."""
+        with asked():
+            require_option("size", size, self.sizes)
         return self.sizes[size]()
 
 
@@ -77,17 +80,19 @@ class Part:
     def of(self, study: Study, size: str) -> list[Arm]:
         """The arms of a study that are asked for, as they are asked for.
 
-        Raises: ValueError for a size or an arm that the study doesn't have, seeds that repeat,
-            or a corpus where none is streamed.
+        Raises: Refused for a size or an arm that the study doesn't have, seeds that repeat, or a
+            corpus where none is streamed.
         """
         arms = study.arms(size)
         known = {arm.name for arm in arms}
-        for name in self.arms or ():
-            require_option("arm", name, sorted(known))
-        if self.corpus is not None and not any(isinstance(arm.task, Stream) for arm in arms):
-            raise ValueError("corpus replaces text that is streamed, and this study streams none "
-                             f"at size {size}, got {self.corpus}")
-        return [self._changed(arm) for arm in arms if self.arms is None or arm.name in self.arms]
+        with asked():
+            for name in self.arms or ():
+                require_option("arm", name, sorted(known))
+            if self.corpus is not None and not any(isinstance(arm.task, Stream) for arm in arms):
+                raise ValueError("corpus replaces text that is streamed, and this study streams "
+                                 f"none at size {size}, got {self.corpus}")
+            return [self._changed(arm) for arm in arms
+                    if self.arms is None or arm.name in self.arms]
 
     def _changed(self, arm: Arm) -> Arm:
         arm = replace(arm, engine=replace(arm.engine, **self.engine or {}))
@@ -118,25 +123,25 @@ def run_study(study: Study, size: str = "cpu", part: Part = Part(), *, device: s
             arm.
         earlier: the content of a file whose finished arms are taken, and not trained again.
     Returns: the content, not yet written: `studies.results.record` does that.
-    Raises: before anything is trained, ValueError for a size, arm or corpus that isn't there,
-        seeds that repeat, jobs below 1 or above 1 under torchrun, a batch that the processes can't
-        share, a folder with checkpoints of other code, or an earlier file of other code or of
-        another comparison; ImportError or ConnectionError for a corpus that can't be read.
-        FloatingPointError when an arm diverges at every rate.
+    Raises: before anything is trained, Refused, which is a ValueError, for a size, arm or corpus
+        that isn't there or can't be read, seeds that repeat, jobs below 1 or above 1 under
+        torchrun, a batch that the processes can't share, a folder with checkpoints of other code,
+        or an earlier file of other code or of another comparison; with `so_far`, where no run is
+        finished. FloatingPointError when an arm diverges at every rate.
     """
-    if jobs < 1:
-        raise ValueError(f"jobs must be at least 1, got {jobs}")
-    if jobs > 1 and distributed.world() > 1:
-        raise ValueError("jobs must be 1 under torchrun, whose processes share each model, "
-                         f"got {jobs}")
     arms = part.of(study, size)
-    for arm in {arm.part: arm for arm in arms}.values():
-        require_shares(arm.budget.batch, arm.engine)
-        arm.batch()
-    place = Path(folder) / f"{study.name}.{size}.{device}"
-    code = sources.of(arms)
-    done, told = take(arms, earlier, code, reason)
-    forced = sources.require_same(place, code, reason)
+    place, code = Path(folder) / f"{study.name}.{size}.{device}", sources.of(arms)
+    with asked():
+        require_count("jobs", jobs)
+        if jobs > 1 and distributed.world() > 1:
+            raise ValueError("jobs must be 1 under torchrun, whose processes share each model, "
+                             f"got {jobs}")
+        for arm in {arm.part: arm for arm in arms}.values():
+            require_shares(arm.budget.batch, arm.engine)
+            if isinstance(arm.task, Corpus):
+                arm.batch()
+        done, told = take(arms, earlier, code, reason)
+        forced = sources.require_same(place, code, reason)
     rest = [arm for arm in arms if key_of(arm) not in done]
     rest = paced(rest, study.arms(size), place, device)
     missing: dict[str, int] = {}
@@ -148,7 +153,7 @@ def run_study(study: Study, size: str = "cpu", part: Part = Part(), *, device: s
         trained = [*zip(rest, outcomes, strict=True)]
     done |= {key_of(arm): (arm, outcome) for arm, outcome in trained}
     if not done:
-        raise ValueError(f"{place} has no finished run yet")
+        raise Refused(f"{place} has no finished run yet")
     found = by_part(*zip(*(done[key] for key in map(key_of, arms) if key in done), strict=True))
     return {"command": command(study, size, device, part), "device": device,
             "processes": distributed.world(), "trained by": code, **forced, **told,

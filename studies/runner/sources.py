@@ -1,27 +1,28 @@
 """Which code a checkpoint is of: what trains, and nothing that only describes, draws or reads.
 
 A checkpoint of other code would pass for a measurement of this one. So a folder of checkpoints
-carries a hash of the code that trained them: the operators, kernels, residuals, models, tasks and
-the loop of `geolab`, and the study with the studies and configurations that it imports. Comments,
-docstrings and layout don't count.
+carries a hash of the code that trained them: the loop, and all that it and the models and tasks of
+the arms import. A new file counts when something of these imports it. Comments, docstrings and
+layout don't count.
 """
 
-import ast
-import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from types import FunctionType
 
 from geolab import distributed
+from studies.closure import closure
 from studies.results import ROOT, code_hash
 from studies.runner import arm as runner
 from studies.runner.arm import Arm
 
-ROOMS = ("kernels", "operators", "residuals", "models", "tasks")  # show and probes train nothing
-FILES = ("checks.py", "diagrammatic.py", "distributed.py", "penalties.py", "training.py")
-# parts that build no arm
-READERS = ("live", "papers", "protocol", "registry", "results", "runner", "verdict")
+# what measures, draws, searches or reads, and builds no arm
+READERS = {"geolab": ("probes", "show"),
+           "studies": ("closure", "live", "papers", "protocol", "registry", "results", "runner",
+                       "verdict")}
+BUILDERS = ("studies/papers/configurations.py", "studies/runner/arm.py")  # they do, though inside
 
 
 def of(arms: Sequence[Arm]) -> str:
@@ -29,25 +30,15 @@ def of(arms: Sequence[Arm]) -> str:
 
     Raises: ValueError for an arm whose model isn't built by a function of a file.
     """
-    folder = ROOT / "geolab"
-    files = {folder / name for name in FILES} | {Path(runner.__file__)}
-    files |= {path for room in ROOMS for path in (folder / room).rglob("*.py")}
-    return code_hash(files | imported({_source(arm.build) for arm in arms}))
+    return code_hash(files(arms))
 
 
-def imported(files: Iterable[Path]) -> set[Path]:
-    """The files, and those parts of `studies` that they import, directly or not, and that train."""
-    waiting, found = list(files), set()
-    while waiting:
-        path = waiting.pop()
-        if path in found:
-            continue
-        found.add(path)
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-                waiting += [where for name in names if (where := _file(name)) is not None]
-    return found
+def files(arms: Sequence[Arm]) -> set[Path]:
+    """The files of the code that trains these arms. Raises: ValueError as `of` does."""
+    begun = {Path(runner.__file__)}
+    for arm in arms:
+        begun |= {_file(part) for part in (type(arm.task), *_parts(arm.build))}
+    return {path for path in closure(begun) if _trains(path)}
 
 
 def require_same(folder: Path, now: str, reason: str = "") -> dict:
@@ -76,27 +67,27 @@ def require_same(folder: Path, now: str, reason: str = "") -> dict:
     return {"forced": {"reason": reason, "sources of checkpoints": before, "sources now": now}}
 
 
-def _source(build: Callable) -> Path:
-    """The file of the function that builds a model."""
-    while isinstance(build, partial):
-        build = build.func
-    path = getattr(sys.modules.get(build.__module__), "__file__", None)
+def _parts(build: object) -> Iterator[type | FunctionType]:
+    """The functions and classes that build a model: a partial's, and those that it hands on."""
+    if isinstance(build, partial):
+        for part in (build.func, *build.args, *build.keywords.values()):
+            yield from _parts(part)
+    elif isinstance(build, type | FunctionType) and build.__module__ != "builtins":
+        yield build
+
+
+def _file(part: type | FunctionType) -> Path:
+    path = getattr(sys.modules.get(part.__module__), "__file__", None)
     if path is None:
         raise ValueError("build must be a function of a file, since the file says which "
-                         f"checkpoints are its own, got {build.__qualname__} of "
-                         f"{build.__module__}: write it to a file and import it from there")
+                         f"checkpoints are its own, got {part.__qualname__} of "
+                         f"{part.__module__}: write it to a file and import it from there")
     return Path(path)
 
 
-def _file(module: str) -> Path | None:
-    """The file of a study, or of the papers' configurations; other modules build no arm."""
-    room, *names = module.split(".")
-    if room != "studies" or not names:
-        return None
-    if module != "studies.papers.configurations" and (len(names) > 1 or names[0] in READERS):
-        return None
-    try:
-        found = importlib.util.find_spec(module)
-    except ModuleNotFoundError:
-        return None
-    return Path(found.origin) if found and found.origin else None
+def _trains(path: Path) -> bool:
+    if not path.is_relative_to(ROOT):
+        return True
+    place = path.relative_to(ROOT)
+    room, *inside = place.with_suffix("").parts
+    return place.as_posix() in BUILDERS or not inside or inside[0] not in READERS.get(room, ())

@@ -151,6 +151,46 @@ def test_wrong_arms_and_budgets_are_named(capsys):
     assert "this study streams none" in refused(capsys, "toy", "--corpus", ".", "--out", "toy.json")
 
 
+def raising(error, *_, **__):
+    raise error
+
+
+class Broken(nn.Linear):
+    def __init__(self, error):
+        super().__init__(4, 4)
+        self.error = error
+
+    def forward(self, x):
+        raise self.error
+
+
+def broken(place, error):
+    """The toy with an error in code that its author wrote."""
+    fails, study = partial(raising, error), TOYS["toy"]
+    if place in ("sizes", "arrange"):
+        return replace(study, **{place: {"cpu": fails} if place == "sizes" else fails})
+    if place in ("sample", "loss"):
+        task = type("Spoilt", (Negation,), {place: fails})(dim=4, train=32, validation=16)
+        change = {"task": task}
+    else:
+        change = {place: fails} if place != "forward" else {"build": partial(Broken, error)}
+    return replace(study, sizes={"cpu": lambda: [replace(arm, **change) for arm in toy()]})
+
+
+@pytest.mark.parametrize("asked", [["--out", "toy.json"], ["--dry-run"]], ids=["train", "count"])
+@pytest.mark.parametrize("place", ["sizes", "build", "forward", "sample", "loss", "measure",
+                                   "untrained", "arrange"])
+def test_an_error_in_a_model_a_task_or_a_study_keeps_its_traceback(place, asked, monkeypatch):
+    for error in (ValueError("a"), ImportError("b"), OSError("c"), TypeError("d")):
+        monkeypatch.setitem(STUDIES, "toy", broken(place, error))
+        if asked == ["--dry-run"] and place in ("measure", "untrained", "arrange"):
+            assert main(["toy", *asked]) == 0  # nothing is measured
+            continue
+        with pytest.raises(type(error)) as raised:
+            main(["toy", "--folder", f"runs-{type(error).__name__}", *asked])
+        assert raised.value is error
+
+
 def test_a_part_says_what_makes_it_again():
     main(["toy", "--out", "toy.json", "--arm", "linear", "--seeds", "1", "--accumulate", "2"])
     assert (read("toy.json")["command"]

@@ -2,8 +2,10 @@
 
 import os
 import signal
+import sys
 from dataclasses import asdict, replace
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from torch import nn
@@ -11,9 +13,10 @@ from torch import nn
 from geolab.distributed import Engine
 from geolab.tasks import Negation
 from geolab.training import Budget
+from studies.closure import code, imported
 from studies.protocol import Protocol
 from studies.registry import STUDIES
-from studies.results import ROOT, code
+from studies.results import ROOT
 from studies.runner import sources
 from studies.runner.arm import comparison
 from studies.runner.jobs import side_by_side
@@ -152,10 +155,58 @@ def test_code_is_what_runs():
     assert code(plain) == code(told) != code(plain.replace("1", "2"))
 
 
-def test_a_study_is_stale_by_its_own_file_and_by_what_it_builds_on():
-    found = {path.name for path in sources.imported([ROOT / "studies" / "emhc_gates.py"])}
-    assert {"emhc_gates.py", "emhc.py", "configurations.py"} <= found
-    assert not found & {"results.py", "live.py", "measured.py", "registry.py", "run.py"}
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_is_stale_by_what_trains_it_and_by_nothing_that_reads(name):
+    found = sources.files(STUDIES[name].arms(next(iter(STUDIES[name].sizes))))
+    names = {path.relative_to(ROOT).as_posix() for path in found if path.is_relative_to(ROOT)}
+    assert {"studies/runner/arm.py", "geolab/training.py", "geolab/models/backbone.py"} <= names
+    assert not {path for path in names if path.startswith(("geolab/show", "geolab/probes"))}
+    assert not names & {f"studies/{reader}.py" for reader in (
+        "results", "live", "registry", "verdict", "protocol", "runner/run", "papers/measured")}
+
+
+PROJECT = {
+    "geolab/__init__.py": "", "geolab/training.py": "rate = 1",
+    "geolab/tasks/__init__.py": "from geolab.tasks.own import Own",
+    "geolab/tasks/own.py": "class Own: pass", "geolab/residuals/own.py": "scale = 1",
+    "geolab/probes/own.py": "def measure(): pass",
+    "studies/nets.py": "from geolab.residuals import own\nclass Net: pass",
+    "studies/build.py": "import geolab.probes.own\ndef make(net):\n    return net()"}
+
+
+@pytest.mark.parametrize("file, text, stale", [
+    ("studies/build.py", f"{PROJECT['studies/build.py']}  # so", False),
+    ("studies/nets.py", f'"""Networks."""\n{PROJECT["studies/nets.py"]}', False),
+    ("geolab/tasks/other.py", "class Other: pass", False),
+    ("geolab/residuals/other.py", "scale = 2", False),
+    ("studies/other.py", "from studies import build", False),
+    ("geolab/probes/own.py", "def measure(): return 1", False),
+    ("studies/build.py", "def make(net):\n    return net().double()", True),
+    ("studies/nets.py", "class Net: width = 2", True),
+    ("geolab/residuals/own.py", "scale = 2", True),
+    ("geolab/tasks/own.py", "class Own: noise = 1", True),
+    ("geolab/training.py", "rate = 2", True)])
+def test_code_is_other_code_when_what_trains_has_changed(file, text, stale, tmp_path, monkeypatch):
+    """A comment, a file that nothing imports, and a probe change no weights."""
+    monkeypatch.setattr("studies.closure.ROOT", tmp_path)
+    monkeypatch.setattr("studies.runner.sources.ROOT", tmp_path)
+    for name, source in PROJECT.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(source)
+
+    def made(name, file):
+        """A class of one of these files."""
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(__file__=str(tmp_path / file)))
+        return type(name, (), {"__module__": name})
+
+    build = partial(made("Make", "studies/build.py"), made("Net", "studies/nets.py"))
+    arms = [replace(toy()[0], build=build, task=made("Own", "geolab/tasks/own.py")())]
+    imported.cache_clear()
+    before = sources.of(arms)
+    (tmp_path / file).write_text(text)
+    imported.cache_clear()
+    assert (sources.of(arms) != before) is stale
+    imported.cache_clear()
 
 
 def test_a_model_that_no_file_builds_is_refused():
