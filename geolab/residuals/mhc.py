@@ -4,7 +4,7 @@ The source is Xie et al. 2025, section 4. a = σ(·), b = 2σ(·) and H = Sinkho
 of the whole normalised state. Rows and columns of H sum to one: its singular values are at most 1,
 the mean of the streams passes unchanged, and everything else in them can only shrink.
 
-The paper prints no initial biases. Here a sums to one, b = 1 and H is near the identity, so that
+The paper's first version prints no initial biases. Here a sums to one, b = 1 and H is near the identity, so that
 step 0 is the plain pre-norm network. The aᵢ differ, and sublayer k reads stream k mod n most.
 Streams that start as copies and are read and written alike stay copies, up to rounding: then H
 does nothing and learns nothing.

@@ -24,8 +24,7 @@ THEOREMS = [
             "biases. A Pre-LN sublayer has degree 0: there J x = 0, and the formula gives 0 "
             "whatever R is."),
     Theorem("GT", "mean-field assumption",
-            "In the large-width limit branches are small relative to x, which makes the energy "
-            "scale.",
+            "In the large-width limit branches are small relative to x.",
             ORDER, "commutator-gaussian", "fails as stated",
             "At the usual scaling the entries of both have a size that doesn't depend on the "
             "width, and the expected commutator tends to a constant."),
