@@ -41,9 +41,9 @@ def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row",
         iterations: how often both are normalised, at least once; mHC takes 20.
         order: "column-row" makes columns sum to 1, then rows (mHC); "row-column" makes rows sum to
             1, then columns (the baseline of E-MHC-Geo's benchmark). After finitely many iterations
-            the two differ. Public mHC code, such as DeepSeek-V4's in transformers, normalises rows
-            first and applies the transpose of what it gets: for the H that acts, it is
-            "column-row" too.
+            the two differ. Public code of mHC (DeepSeek-V4 in transformers, TileKernels) starts
+            with the rows of a matrix C and multiplies the streams by Cᵀ. So the matrix that acts
+            is P in the order "column-row", of the transposed logits.
         form: "dual", or "log": the same matrix through logarithms, 1.4 times slower at 20
             iterations, which keeps two matrices per iteration for the backward. It is needed where
             logits lie more than 80 (float32) or 700 (float64) apart and there are hundreds of

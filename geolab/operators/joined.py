@@ -5,8 +5,8 @@
 A sublayer ends with a write and begins with a read. So with F in between, a network of L sublayers
 is one `stream_generate_read`, L − 1 times `stream_join`, and one `stream_mix_write`. This is the
 same function as one operator after the other. Joined, its kernels form the gradient of Z in one
-place and never write it. They serve up to four streams on a Hopper GPU, where only the backward
-kernel spills registers, 40 bytes a thread.
+place and never write it. They serve up to four streams on a Hopper GPU, where registers hold all
+but 40 bytes of a thread in the backward pass.
 
 Legend: n streams, d features per stream, O outputs of W, ... any leading axes (batch, position).
 """

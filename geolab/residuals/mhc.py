@@ -4,8 +4,11 @@ The source is Xie et al. 2025, section 4. a = σ(·), b = 2σ(·) and H = Sinkho
 of the whole normalised state. Rows and columns of H sum to one: its singular values are at most 1,
 the mean of the streams passes unchanged, and everything else in them can only shrink.
 
-The paper's first version prints no initial biases. Here a sums to one, b = 1 and H is near the identity, so that
-step 0 is the plain pre-norm network. The aᵢ differ, and sublayer k reads stream k mod n most.
+The preprint prints no initial biases. Here a sums to one, b = 1 and H is near the identity, so that
+step 0 is the plain pre-norm network. The aᵢ differ, and sublayer k reads stream k mod n most. A
+later version of the paper, which we haven't seen, is reported to print biases of the same kind
+(PaddleFleet, pull request 1848): −3 for a, but +3 for one stream, which each sublayer has as its
+own; 0 for b; and 6I − 3 for H.
 Streams that start as copies and are read and written alike stay copies, up to rounding: then H
 does nothing and learns nothing.
 
@@ -146,6 +149,7 @@ class MHC(Streams):
         streams: n, at least 2; the paper takes 4.
         iterations: of Sinkhorn's normalisation; the paper takes 20.
         order: "column-row" (the paper: rows are exact at the end) or "row-column" (columns are).
+            Public code that applies the transpose has "column-row": see `operators.sinkhorn`.
         diagonal: the start of H's logits on the diagonal, 0 off it. At 8 a stream keeps 0.999.
         readout: "mean" of the streams, or "learned": their sum with weights σ(·) like those of a,
             which start at 1/n, as in DeepSeek's released kernels. The paper doesn't say.
