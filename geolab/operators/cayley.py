@@ -22,6 +22,7 @@ times an additive step with them and 1.23 times without.
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from geolab import kernels
 from geolab.checks import require_count, require_option, require_pairs, require_square
@@ -189,5 +190,7 @@ _made: dict[tuple[torch.dtype, torch.device], tuple[Tensor, Tensor]] = {}
 def _tables(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """PARTS and PRODUCTS, copied once per dtype and device."""
     if (dtype, device) not in _made:
-        _made[dtype, device] = PARTS.to(device, dtype), PRODUCTS.to(device, dtype)
+        # nor one inside torch.func or torch.export, whose tensors have no numbers afterwards
+        with torch._C._DisableFuncTorch(), _disable_current_modes():
+            _made[dtype, device] = PARTS.to(device, dtype), PRODUCTS.to(device, dtype)
     return _made[dtype, device]

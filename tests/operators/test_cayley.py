@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 from torch.testing import assert_close
 
-from geolab.operators import cayley_iterated, cayley_rank2, cayley_skew4, skew
+from geolab.operators import cayley, cayley_iterated, cayley_rank2, cayley_skew4, skew
 
 CLOSE = dict(rtol=0, atol=1e-12)
 dtypes = st.sampled_from([torch.float32, torch.float64])
@@ -372,6 +372,26 @@ def test_a_first_call_in_inference_mode_does_not_spoil_training():
             "with torch.inference_mode(): cayley_skew4(torch.zeros(4, 4))\n"
             "cayley_rank2(torch.ones(4, requires_grad=True), torch.ones(4), 1.0).sum().backward()")
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class Turn(torch.nn.Module):
+    """cayley_skew4 as a module, which torch.export wants."""
+
+    def forward(self, w):
+        return cayley_skew4(w)
+
+
+@pytest.mark.parametrize("first", [
+    torch.func.grad(lambda w: cayley_skew4(w).sin().sum()),
+    lambda w: torch.export.export(Turn(), (w,)),
+], ids=["torch.func", "torch.export"])
+def test_a_first_call_in_a_transform_does_not_spoil_a_later_one(first, monkeypatch):
+    monkeypatch.setattr(cayley, "_made", {})
+    w = skew(normal(3, 4, 4))
+    first(w)
+    q = torch.func.vmap(lambda w: torch.func.jvp(Turn(), (w,), (w,))[0])(w)
+    assert type(cayley_skew4(w)) is torch.Tensor
+    assert_close(q.mT @ q, torch.eye(4, dtype=q.dtype).expand_as(q))
 
 
 # ---------------------------------------------------------------- compiled, and strided

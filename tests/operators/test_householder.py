@@ -98,6 +98,8 @@ def test_gradients():
 def test_a_direction_of_another_length_is_refused(call):
     with pytest.raises(ValueError, match=r"direction must have unit length .*got length 5;"):
         call(torch.tensor([3.0, 4.0]))
+    with pytest.raises(ValueError, match=r"direction must have unit length .*got length 5;"):
+        torch.func.vmap(torch.func.jacrev(call))(torch.tensor([[1.0, 0.0], [3.0, 4.0]]))
 
 
 def test_a_direction_of_another_width_is_refused():
