@@ -11,6 +11,7 @@ says why it may be: `# exact: ...`. So it does where an assertion fails.
 
 import argparse
 import ast
+import copy
 import math
 import operator
 import os
@@ -75,17 +76,19 @@ class Instrument(ast.NodeTransformer):
     def parts(self, side: ast.expr) -> ast.Tuple:
         """(kind, value, tolerance) of a side of a comparison.
 
-        b + 1e-12 gives ("tolerance", b, 1e-12), b (1 − 1e-9) has the tolerance −1e-9 b, and
-        1e-12 / n is one itself, around 0. Other sides have the tolerance 0.
+        The value is the side with 0 for the small number, and the tolerance is what this changes:
+        b + 1e-12 gives ("tolerance", b, 1e-12) and 1e-12 / n gives ("tolerance", 0, 1e-12 / n).
         """
         kind, value, tolerance = "chosen" if is_chosen(side) else "plain", side, ast.Constant(0)
         if is_tolerance(side):
-            kind, value, tolerance = "tolerance", ast.Constant(0), side
-            if isinstance(side, ast.BinOp) and not is_tolerance(side.left) and (
-                    isinstance(side.op, (ast.Add, ast.Sub)) or isinstance(side.right, ast.BinOp)
-                    and isinstance(side.op, ast.Mult)):
-                value, tolerance = side.left, ast.BinOp(side, ast.Sub(), side.left)
+            kind, value = "tolerance", WithoutTolerance().visit(copy.deepcopy(side))
+            tolerance = ast.BinOp(side, ast.Sub(), value)
         return ast.Tuple([ast.Constant(kind), value, tolerance], ast.Load())
+
+
+class WithoutTolerance(ast.NodeTransformer):
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        return ast.Constant(0.0) if is_tolerance(node) else node
 
 
 def array(x: Any) -> np.ndarray:
@@ -134,12 +137,13 @@ class Margins:
             self.worst[place] = max(self.worst.get(place, 0.0), ratio)
 
     def note_gap(self, at: int, low: np.ndarray, high: np.ndarray) -> None:
-        """Keep this draw's smallest distance between a number and a chosen bound.
+        """Keep this draw's smallest relative distance between a number and a chosen bound.
 
         A positive number and its bound that are a factor of ten apart are far.
         """
         place, code = self.place()
-        gap = np.where((low > 0) & (high > 10 * low), np.inf, np.abs(high - low))
+        size = np.maximum(np.abs(low), np.abs(high))
+        gap = np.where((low > 0) & (high > 10 * low), np.inf, np.abs(high - low) / size)
         if place:
             draws = self.gaps.setdefault(place, {}).setdefault((at, code), {})
             draws[self.shift] = min(draws.get(self.shift, math.inf), np.min(gap, initial=math.inf))
@@ -219,7 +223,7 @@ def report(chapter: Chapter, margins: Margins) -> int:
             near = [gap for gap in draws.values() if math.isfinite(gap)]
             low, high = min(near, default=math.inf), max(near, default=math.inf)
             if high - low > low:
-                lines[place] = f"by chance: {low:.1e} to {high:.1e} from a bound"
+                lines[place] = f"by chance: {low:.1%} to {high:.1%} from a bound"
     lines = {place: said for place, said in lines.items() if REASON not in chapter.text(place)}
     for place, errors in chapter.failures.items():
         lines[place] = f"failed in {len(errors)} draws: {errors[0][:160]}"

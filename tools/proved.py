@@ -12,7 +12,7 @@ import linecache
 import os
 import traceback
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is imported, as in its chapters
@@ -102,10 +102,12 @@ def needed(statements: list[ast.stmt]) -> list[set[str] | None]:
               if isinstance(part, (ast.FunctionDef, ast.ClassDef))}
     wanted, found = set(), []
     for statement in reversed(statements):
-        uses = reach(named(statement, ast.Load), inside)
+        grown = set().union(*(named(part.target, ast.Store) for part in ast.walk(statement)
+                              if isinstance(part, ast.AugAssign)))
+        uses = reach(named(statement, ast.Load) | grown, inside)
         sets = isinstance(statement, ast.Expr) and any(
             word in ast.unparse(statement)
-            for word in ("manual_seed(", "set_default_dtype(", ".backward("))
+            for word in ("manual_seed(", "set_default_dtype(", ".backward(", "get_ipython("))
         checks = asserts(statement) and not isinstance(statement, (ast.FunctionDef, ast.ClassDef))
         if isinstance(statement, (ast.Import, ast.ImportFrom)) or sets or checks \
                 or changes(statement) & wanted:
@@ -137,8 +139,7 @@ class Chapter:
 
     def add(self, at: int, statement: ast.stmt, uses: set[str],
             prepare: ast.NodeTransformer) -> None:
-        name, lines = f"<{self.path.stem}, cell {at}>", self.sources[at]
-        linecache.cache[name] = len(lines), None, [line + "\n" for line in lines], name
+        name = self.remember(f"cell {at}", "\n".join(self.sources[at]))
         checks = []
         for check in asserts(statement):
             checks.append(Place(self.path.stem, at, check.lineno))
@@ -149,12 +150,24 @@ class Chapter:
         self.steps.append(Step(at, compile(ast.Module([tree], []), name, "exec"), changed,
                                uses, named(tree, ast.Store), checks))
 
+    def remember(self, cell: str, source: str) -> str:
+        """The file name of a cell, under which Python and Triton find its source."""
+        name, lines = f"<{self.path.stem}, {cell}>", source.splitlines(keepends=True)
+        linecache.cache[name] = len(source), None, lines, name
+        return name
+
     def run(self, names: dict[str, Any]) -> None:
         """Run all statements among these names.
 
         What a statement raises goes to `failures`, by the place where it was raised. The assertions
         that rest on what is apart go to `left_out`.
         """
+        def run_cell(source: str) -> None:
+            name = self.remember(f"cell written by another, {len(source)} letters", source)
+            exec(compile(source, name, "exec"), names)
+
+        names |= {"display": lambda *_: None,
+                  "get_ipython": lambda: SimpleNamespace(run_cell=run_cell)}
         torch.set_default_dtype(torch.float32)
         torch.manual_seed(0)
         gone: set[str] = set()
