@@ -95,14 +95,17 @@ def parallel(model: nn.Module, engine: Engine) -> nn.Module:
     only the matrices of sublayers travel in half precision: norms and residuals stay in float32, as
     under autocast, and form a group of their own.
 
-    Raises: ValueError for `shard` without torchrun, or if a parameter has no axes, since FSDP2
-        can't split it. Where parameters are whole, each must have a gradient in every step, or
+    Raises: ValueError for `shard` without torchrun, or with a parameter that has no axis, since
+        FSDP2 can't split it. Where parameters are whole, each must have a gradient in every step, or
         DistributedDataParallel raises RuntimeError.
     """
     if engine.compile:
         model.compile()
     if not engine.shard:
         return DistributedDataParallel(model) if world() > 1 else model
+    if whole := [name for name, p in model.named_parameters() if p.ndim == 0]:
+        raise ValueError("shard needs parameters with an axis to split, such as torch.empty(1) in "
+                         f"place of torch.empty(()), got none in {', '.join(whole)}")
     if not dist.is_initialized():
         raise ValueError("shard needs processes to share among, got one that torchrun did not "
                          "start: torchrun --nproc-per-node 8 script.py")

@@ -372,6 +372,14 @@ def test_one_process_has_nobody_to_share_with():
     assert "torchrun --nproc-per-node" in refused(ValueError, engine=Engine(shard=True))
 
 
+def test_a_parameter_without_an_axis_is_refused_before_it_is_split():
+    network = model().double()
+    network.trunk.layers[0].scale = nn.Parameter(torch.tensor(1.0))
+    said = refused(ValueError, network=network, engine=Engine(shard=True))
+    assert said.startswith("shard needs parameters with an axis to split")
+    assert said.endswith("got none in trunk.layers.0.scale")
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     if "GEOLAB_STANDIN" in os.environ:
