@@ -96,8 +96,8 @@ def parallel(model: nn.Module, engine: Engine) -> nn.Module:
     under autocast, and form a group of their own.
 
     Raises: ValueError for `shard` without torchrun, or with a parameter that has no axis, since
-        FSDP2 can't split it. Where parameters are whole, each must have a gradient in every step, or
-        DistributedDataParallel raises RuntimeError.
+        FSDP2 can't split it. Where parameters are whole, each must have a gradient in every step,
+        or DistributedDataParallel raises RuntimeError.
     """
     if engine.compile:
         model.compile()
