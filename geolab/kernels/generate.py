@@ -87,8 +87,7 @@ def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor, w
                   layout: Layout) -> None:
     """y and r of x (N, n, d), or of what is written: see `_forward`.
 
-    W is read once per tile of tokens, from the L2 cache. Padded to 32 rows of float32 (or of two
-    halves), it has as many bytes as 64 tokens of x in a format of 16 bits.
+    W is read once per tile of tokens, from the L2 cache: padded, all of x's bytes if there are 64.
 
     `write` has H and b as one, h, and the buffer for Z, or nothing.
     """
