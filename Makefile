@@ -3,6 +3,7 @@
 # make lint         checks style and types, in seconds
 # make machines     runs all notebooks on stand-ins for other machines, and prints a table
 #                   (ONLY="06 07" MACHINES="plain avx2")
+# make margins      measures how far the proved assertions are from failing  (ONLY=06 SHIFTS=50)
 # make stored-live  makes the runs that are shown beside live cells  (ONLY=06)
 # make serve        shows the built book in a browser
 # make lab          opens the notebooks live
@@ -24,7 +25,7 @@ JOBS ?= 2
 export OMP_NUM_THREADS := 1
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: book test lint unit site-tests browser machines stored-live serve lab class pdf epub zip dist release address clean
+.PHONY: book test lint unit site-tests browser machines margins stored-live serve lab class pdf epub zip dist release address clean
 .DELETE_ON_ERROR:
 
 book: .venv/ready
@@ -52,6 +53,9 @@ site-tests: book browser
 machines: .venv/ready
 	$(BIN)/python tools/machines.py --jobs $(JOBS) $(if $(ONLY),--only $(ONLY)) \
 	$(if $(MACHINES),--machines $(MACHINES)) $(if $(AGAIN),--again $(AGAIN))
+
+margins: .venv/ready
+	$(BIN)/python tools/margins.py $(if $(ONLY),--only $(ONLY)) $(if $(SHIFTS),--shifts $(SHIFTS))
 
 stored-live: .venv/ready
 	$(BIN)/python tools/machines.py --store --jobs $(JOBS) $(if $(ONLY),--only $(ONLY))

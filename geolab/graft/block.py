@@ -4,7 +4,7 @@ Legend: B batch, T positions, D width.
 """
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 
@@ -95,7 +95,7 @@ class Grafted:
         if first and self.reads_other_positions:
             _require_whole(self.residuals[0], dict(zip(names[1:], args, strict=False)) | kwargs)
         others: list = []
-        sublayers = [(norm, _noted(f, others), *after) for norm, f, *after
+        sublayers = [(norm, noted(f, others), *after) for norm, f, *after
                      in self.graft_rule.sublayers(self, *args, **kwargs)]
         if not self.graft_rule.batch_first(self):
             sublayers = [(norm, lambda x, f=f: f(x.transpose(0, 1)).transpose(0, 1), *after)
@@ -133,7 +133,7 @@ def _parameters(block_class: type[nn.Module]) -> tuple[str, ...]:
     return tuple(inspect.signature(block_class.forward).parameters)[1:]
 
 
-def _noted(f, others: list):
+def noted(f: Callable, others: list) -> Callable:
     """F, with what it returns behind its update added to `others`."""
     def run(x: Tensor) -> Tensor:
         found = f(x)

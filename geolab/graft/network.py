@@ -46,8 +46,9 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
             elsewhere: train it from scratch.
         dtype: of the new weights; None is float32, or the block's own dtype where it is wider.
         example: inputs of the model: a tensor, a tuple of arguments, or a dict of named ones. With
-            them the whole model is compared with itself, grafted with the plain residual. Without
-            them each block whose forward requires x alone is compared with its rule.
+            them the whole model is compared with itself, grafted with this residual, or with the
+            additive one where this one doesn't start plain. Without them each block whose forward
+            requires x alone is compared with its rule.
         options: for the residual's constructor.
     Returns: the model.
     Raises: ValueError for a model without known blocks, one that was grafted before, or one that is
@@ -61,8 +62,9 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
     made = [_residuals(blocks, residual, plain, dtype, example, options)  # or raise, first
             for blocks in stacks]
     if example is not None:
-        additive = [_residuals(blocks, "additive", True, dtype, example, {}) for blocks in stacks]
-        require_same_model(model, example, lambda: _put(stacks, additive, False, {}),
+        same = made if plain else [_residuals(blocks, "additive", True, dtype, example, {})
+                                   for blocks in stacks]
+        require_same_model(model, example, lambda: _put(stacks, same, None, {}),
                            lambda: ungraft(model))
     _put(stacks, made, residual, options)
     for module in model.modules():
@@ -116,7 +118,7 @@ def _put(stacks: list[list[nn.Module]], made: list[list[list[Residual]]],
          residual: str | type[Residual] | None, options: dict) -> None:
     for blocks, residuals in zip(stacks, made, strict=True):
         one = residuals[0][0]
-        reads = bool(residual) and reads_other_positions(residual, one.width, **options)
+        reads = residual is not None and reads_other_positions(residual, one.width, **options)
         axes = _state_axes(one)
         for block, around in zip(blocks, residuals, strict=True):
             rule = find_rule(block)

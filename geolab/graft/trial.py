@@ -8,8 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from geolab.graft.block import make_residuals, through
+from geolab.graft.block import make_residuals, noted, through
 from geolab.graft.rules import find_rule, is_own, requires_x_alone
+
+# what a network raises for an input, or a rule for a block, that it isn't made for
+UNFIT = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError)
 
 
 def sublayers_of(block: nn.Module) -> list[tuple]:
@@ -50,7 +53,7 @@ def require_same_block(block: nn.Module, width: int) -> None:
         try:
             torch.manual_seed(0)  # the same dropout in both
             wanted = block(x)
-        except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+        except UNFIT as error:
             if is_own(rule):
                 warnings.warn(f"graft can't check the rule of {name}, whose forward doesn't take "
                               f"a random x of shape (1, 2, {width}) alone ({error}): give graft an "
@@ -58,8 +61,12 @@ def require_same_block(block: nn.Module, width: int) -> None:
             return
         torch.manual_seed(0)
         others: list = []
-        got = through(plain, x, [(norm, _first(f, others), *after)
-                                 for norm, f, *after in rule.sublayers(block)])
+        try:
+            got = through(plain, x, [(norm, noted(f, others), *after)
+                                     for norm, f, *after in rule.sublayers(block)])
+        except UNFIT as error:
+            raise ValueError(f"the rule of {name} must run where its forward does, got "
+                             f"{type(error).__name__}: {error}") from error
     if isinstance(wanted, tuple) != bool(others):
         raise ValueError(f"the rule of {name} must return what forward does, a "
                          f"{'tuple' if isinstance(wanted, tuple) else 'tensor'}: a block returns a "
@@ -67,24 +74,13 @@ def require_same_block(block: nn.Module, width: int) -> None:
     _require_close(name, got, wanted[0] if isinstance(wanted, tuple) else wanted)
 
 
-def _first(f: Callable, others: list) -> Callable:
-    def run(x: Tensor) -> Tensor:
-        found = f(x)
-        if isinstance(found, tuple):
-            others.extend(found[1:])
-            return found[0]
-        return found
-
-    return run
-
-
 @torch.no_grad()
 def require_same_model(model: nn.Module, example: object, put: Callable[[], None],
                        undo: Callable[[], object]) -> None:
-    """Raise ValueError unless the model computes the same with the plain residual in its blocks.
+    """Raise ValueError unless the model computes the same with residuals that start plain.
 
     Arguments:
-        put, undo: graft the plain residual, and take it out again.
+        put, undo: put them around the sublayers, and take them out again.
     """
     device = next(model.parameters()).device
     with untouched(model, device):
@@ -94,9 +90,9 @@ def require_same_model(model: nn.Module, example: object, put: Callable[[], None
         try:
             torch.manual_seed(0)
             got = _tensors(call(model, example))
-        except Exception as error:
-            raise ValueError("the rules must fit the model on this example, got "
-                             f"{type(error).__name__}: {error}") from error
+        except UNFIT as error:
+            raise ValueError("graft must fit the model on this example, its rules and what stands "
+                             f"between its blocks, got {type(error).__name__}: {error}") from error
         finally:
             undo()
     if len(got) != len(wanted):

@@ -260,6 +260,35 @@ def test_what_stands_between_blocks_must_keep_the_state():
         model[1](model[0](x).mean(2))
 
 
+def test_an_example_sees_what_stands_between_blocks():
+    class Skips(nn.Sequential):
+        def forward(self, x):
+            y = self[0](x)
+            return self[2](self[1](y + x))  # a skip from outside meets the state
+
+    rule(Plain, plain)
+    model = Skips(*(Plain() for _ in range(3)))
+    with pytest.raises(ValueError, match="^graft must fit the model on this example, its rules"):
+        graft(model, "mhc", example=torch.randn(2, 5, WIDTH))
+    assert type(model[0]) is Plain
+
+
+def test_a_rule_that_raises_is_named():
+    rule(Plain, lambda b: [(b.norm, lambda x: b.nothing(x)), (b.norm, b.other)])
+    with pytest.raises(ValueError, match="^the rule of Plain must run where its forward does"):
+        graft(network(Plain)[0], "mhc")
+
+
+@pytest.mark.parametrize("name", ["hyper", "mhc", "jpmhc"])
+def test_a_grafted_network_is_exported_with_its_gradients(name):
+    rule(Plain, plain)
+    model, x = network(Plain, count=2)
+    graft(model, name)
+    program = torch.export.export(model, (x,)).module()
+    assert_close(program(x), model(x), rtol=1e-5, atol=1e-5)
+    program(x).sum().backward()
+
+
 def test_a_wrapped_model():
     rule(Plain, plain)
     with pytest.raises(ValueError, match="^model must be grafted before it is wrapped, got Opt"):
