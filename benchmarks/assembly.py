@@ -33,7 +33,7 @@ from benchmarks.command import add_output, check_output, rounded
 from benchmarks.timing import outputs_of
 from geolab.kernels import launch
 from geolab.kernels.twins import TWINS
-from studies.results import record
+from studies.engine.results import record
 
 # a kernel, its programs, its arguments by name, and options such as num_warps
 Launch = tuple[triton.JITFunction, int, dict, dict]

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from benchmarks.command import add_output, check_output, rounded
 from geolab.operators import cayley_rank2, cayley_skew4, skew
-from studies.results import record
+from studies.engine.results import record
 
 SIZES = (65536, 64)
 MAGNITUDE = 1e6

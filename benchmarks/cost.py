@@ -23,7 +23,7 @@ from geolab.checks import require_option
 from geolab.models import TokenModel, Transformer
 from geolab.residuals.additive import Additive
 from geolab.residuals.streams import Streams
-from studies.papers.configurations import Configuration
+from studies.claims.configurations import Configuration
 
 FAMILIES = ("additive", "delta", "streams")
 WIDE = 2**20   # features; beside so many, the coefficients in a floor round to nothing

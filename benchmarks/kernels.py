@@ -45,7 +45,7 @@ from benchmarks.cases import CASES, COMPOSED, SIZES, STREAMS, Case, draws
 from benchmarks.command import add_output, check_output, require_cuda, rounded
 from benchmarks.peers import DDL_FILE, Contender, installed, peers
 from geolab import kernels
-from studies.results import record
+from studies.engine.results import record
 
 ALL = CASES | COMPOSED
 SIDES = ("forward", "backward")

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from geolab.models import Transformer, TransformerConfig
 from geolab.probes import future_influence
 from geolab.residuals import REGISTRY
-from studies.papers.configurations import EMHC, EMHC_STREAM
+from studies.claims.configurations import EMHC, EMHC_STREAM
 
 ABOUT = """
 The table has one row per registered residual with its default options, in the same Transformer.

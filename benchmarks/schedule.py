@@ -37,7 +37,7 @@ from geolab.operators import (
     stream_mix_write,
     stream_read,
 )
-from studies.results import record
+from studies.engine.results import record
 
 QUESTION = "the vectors that a sublayer's residual moves, under one schedule after the other"
 TOKENS, WIDTHS, LENGTHS = (24, 56), (64, 192), (2, 3)

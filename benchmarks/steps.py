@@ -46,8 +46,8 @@ from benchmarks.timing import turns
 from geolab import kernels
 from geolab.models import Transformer, TransformerConfig
 from geolab.residuals import REGISTRY
-from studies.papers.configurations import EMHC, EMHC_STREAM
-from studies.results import interval, record
+from studies.claims.configurations import EMHC, EMHC_STREAM
+from studies.engine.results import interval, record
 
 # mode -> the argument of `kernels.use`, and whether the model is compiled
 MODES = {"eager": ("never", False), "kernels": ("auto", False), "compiled": ("never", True),

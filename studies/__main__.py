@@ -17,13 +17,13 @@ import torch
 
 from geolab.distributed import Engine, join, rank, world
 from studies import ledger
-from studies.protocol import Setting
-from studies.registry import STUDIES
-from studies.results import FOLDER, path_of, read, record
-from studies.runner.again import TOLERANCE, differences
-from studies.runner.estimate import estimate
-from studies.runner.refusal import Refused, asked
-from studies.runner.run import SIZES, Part, run_study
+from studies.engine.again import TOLERANCE, differences
+from studies.engine.estimate import estimate
+from studies.engine.protocol import Setting
+from studies.engine.refusal import Refused, asked
+from studies.engine.results import FOLDER, path_of, read, record
+from studies.engine.run import SIZES, Part, run_study
+from studies.experiments.registry import STUDIES
 
 ABOUT = """
 A study has a name, a question, and some of three sizes:

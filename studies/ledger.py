@@ -10,18 +10,14 @@ import statistics
 from collections.abc import Iterable
 from functools import cache
 
-from studies import results
-from studies.papers.hypotheses import HYPOTHESES, NOT_TRIED, Hypothesis, findings
-from studies.papers.hypotheses.hypothesis import comparison_of, part_of
-from studies.verdict import Claim, Effect, Finding, effect, log_loss, loss, with_base
+from studies import findings
+from studies.claims.hypotheses import HYPOTHESES, Hypothesis
+from studies.engine import results
+from studies.engine.judge import Claim, Effect, Finding, effect, log_loss, loss, with_base
 
 VARIATIONS = ("next best", "half the steps", "twice the steps", "equal time")
+NOT_TRIED = "not tried"
 RATIO = "log ratio"   # the unit of effects that are shown as ratios
-
-
-@cache
-def _found() -> dict[str, Finding | None]:
-    return findings(HYPOTHESES)
 
 
 @cache
@@ -38,7 +34,7 @@ def row(label: str) -> Hypothesis:
 
 def finding(label: str) -> Finding:
     """What the runs say of a row. Raises: ValueError for a row without runs."""
-    found = _found()[row(label).label]
+    found = findings.finding(row(label))
     if found is None:
         raise ValueError(f"row {label} has no runs here")
     return found
@@ -46,7 +42,7 @@ def finding(label: str) -> Finding:
 
 def verdict(label: str) -> str:
     """A row's verdict: "holds here", "fails here", "open" or "not tried"."""
-    found = _found()[row(label).label]
+    found = findings.finding(row(label))
     return found.verdict if found else NOT_TRIED
 
 
@@ -76,7 +72,7 @@ def table(*labels: str, link: str = "../book/hypotheses.html") -> str:
 
 
 def _line(hypothesis: Hypothesis, link: str) -> str:
-    found, unit = _found()[hypothesis.label], hypothesis.unit
+    found, unit = findings.finding(hypothesis), hypothesis.unit
     where = f'<a href="{link}#{hypothesis.label}">{verdict(hypothesis.label)}</a>'
     effects, varied = "", ""
     if found is not None:
@@ -128,7 +124,7 @@ def against_first(content: dict, part: str, unit: str = "nats") -> str:
 
 def entry(hypothesis: Hypothesis) -> str:
     """A row on the ledger's page: a term and its description."""
-    found, comparison = _found()[hypothesis.label], comparison_of(hypothesis)
+    found, comparison = findings.finding(hypothesis), findings.comparison_of(hypothesis)
     chapter = f"../notebooks/{hypothesis.chapter}.html"
     title = f"{hypothesis.source}, {hypothesis.number}"
     parts = [html.escape(hypothesis.statement)]
@@ -165,14 +161,14 @@ def beside(study: str, size: str, content: dict) -> list[str]:
     """What the rows of a study say of other runs of it, line by line, beside the stored ones."""
     lines = []
     for hypothesis in HYPOTHESES:
-        comparison = part_of(hypothesis, content)
+        comparison = findings.part_of(hypothesis, content)
         if (hypothesis.study, hypothesis.size) != (study, size) or comparison is None:
             continue
         try:
             now = said(effect(comparison["runs"], hypothesis.claim), hypothesis.unit)
         except ValueError as problem:  # an arm that wasn't asked for, or a single seed
             now = str(problem)
-        found = _found()[hypothesis.label]
+        found = findings.finding(hypothesis)
         stored = f"; stored {said(found.effect, hypothesis.unit)}, {found.verdict}" if found else ""
         lines.append(f"{hypothesis.label}: {now}{stored}")
     return lines

@@ -105,7 +105,7 @@ def test_an_operator_is_imported_without_widgets_and_without_what_stands_above_i
     assert not WIDGETS & set(loaded)
 
 
-@pytest.mark.parametrize("name", ["studies.results", "studies.live"])
+@pytest.mark.parametrize("name", ["studies.engine.results", "studies.engine.live"])
 def test_the_readers_of_results_load_no_model(name):
     loaded = fresh(f"import {name}\nprint(json.dumps(sorted(sys.modules)))")
     assert not [other for other in loaded if other.startswith("geolab.models")]

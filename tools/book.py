@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from executor import KERNEL, Failure, execute, outcome
-from studies.closure import closure, code
+from studies.engine.closure import closure, code
 
 ROOT = Path(__file__).resolve().parent.parent
 EXECUTED, BUILD = ROOT / "_executed", ROOT / "_build"

@@ -87,8 +87,8 @@ def store(paths: list[Path], jobs: int) -> int:
 
     Returns 1 when a live cell did not show its numbers in every run, else 0.
     """
-    from studies.live import FOLDER
-    from studies.results import record
+    from studies.engine.live import FOLDER
+    from studies.engine.results import record
 
     FOLDER.mkdir(exist_ok=True)
     machines = stored_runs(STORED_RUNS)

@@ -198,11 +198,10 @@ class Chapter:
 def keep_apart() -> None:
     """Let training, an optimiser and a stored run raise Apart."""
     import geolab.training
-    import studies.live
-    import studies.results
+    from studies.engine import live, results
 
     def apart(*_, **__):
         raise Apart
 
     geolab.training.fit = torch.optim.Optimizer.__init__ = apart
-    studies.live.live = studies.live.stored_runs = studies.results.stored = apart
+    live.live = live.stored_runs = results.stored = apart

@@ -26,7 +26,8 @@ class Row(SphinxRole):
     """
 
     def run(self):
-        from studies import ledger, results  # imported late: a build without rows needs no torch
+        from studies import ledger
+        from studies.engine import results  # imported late: a build without rows needs no torch
         try:
             row = ledger.row(self.text)
         except ValueError as problem:

@@ -14,7 +14,9 @@ from geolab.residuals.emhc import Cayley, Exact, Geodesic, Hybrid
 from geolab.residuals.emhc_stream import Mixer, Stream
 from geolab.residuals.hyper import HyperConnections
 from geolab.residuals.jpmhc import JPmHC
+from geolab.residuals.layer_scale import LayerScale
 from geolab.residuals.mgt import MGT
+from geolab.residuals.mgt_forms import MHCDelta, Projected, TokenRate
 from geolab.residuals.mhc import MHC
 from geolab.residuals.weights import Linear, Weight, float32_at_least
 
@@ -24,7 +26,8 @@ REGISTRY: dict[str, type[Residual]] = {
     "hyper": HyperConnections, "mhc": MHC, "jpmhc": JPmHC,
     "emhc-cayley": Cayley, "emhc-hybrid": Hybrid, "emhc-geodesic": Geodesic,
     "emhc-exact": Exact, "emhc-stream": Stream, "emhc-mixer": Mixer,
-    "mgt": MGT,
+    "layer-scale": LayerScale,
+    "mgt": MGT, "mgt-token": TokenRate, "mgt-projected": Projected, "mhc-delta": MHCDelta,
     "benchmark-delta": BenchmarkDelta, "benchmark-mhc": BenchmarkMHC,
     "benchmark-jpmhc": BenchmarkJPmHC,
 }

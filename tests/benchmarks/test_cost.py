@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import cost
 from geolab.models import Transformer, TransformerConfig
-from studies.papers import CONFIGURATIONS, Configuration
+from studies.claims import CONFIGURATIONS, Configuration
 
 DDL = TransformerConfig.ddl(width=96, layers=2, heads=2, max_length=64)
 BIG = cost.Size(27e9, layers=30, width=2560, length=4096, residual="streams", n=4, active=4e9)

@@ -8,7 +8,7 @@ from geolab.models import ContinuousModel, Transformer, TransformerConfig
 from geolab.probes import spectrum, states
 from geolab.probes.shortcut import operators_by_layer
 from geolab.residuals import REGISTRY
-from studies.papers.configurations import EMHC, EMHC_STREAM
+from studies.claims.configurations import EMHC, EMHC_STREAM
 
 SMALL = ["--width", "16", "--layers", "1", "--batch", "2", "--length", "5", "--repeats", "1"]
 

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks import schedule
 from geolab.kernels import launch
-from studies.results import FOLDER
+from studies.engine.results import FOLDER
 
 pytestmark = pytest.mark.skipif(not launch.INTERPRETED,
                                 reason="only Triton's interpreter counts addresses")

@@ -15,9 +15,10 @@ from benchmarks import cost
 from geolab.graft import distance_from_plain, graft
 from geolab.graft.block import make_residuals
 from geolab.graft.rules import OWN
-from studies import ledger, results
-from studies.papers.hypotheses import HYPOTHESES
-from studies.papers.tables import TABLES
+from studies import ledger
+from studies.claims.hypotheses import HYPOTHESES
+from studies.claims.tables import TABLES
+from studies.engine import results
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "book/use.md").read_text()

@@ -6,10 +6,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
-from studies.papers.lecture_models import LECTURE
-from studies.papers.parity import lecture
-from studies.papers.parity.dropout import PERIOD, dropout_by_rule
-from studies.papers.parity.public import Public, agreement
+from studies.parity import lecture
+from studies.parity.dropout import PERIOD, dropout_by_rule
+from studies.parity.lecture_models import LECTURE
+from studies.parity.public import Public, agreement
 
 ROWS = {public.label: public for public in lecture.PUBLIC}
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from studies.papers.parity import PUBLIC, agreement
-from studies.papers.parity.public import FIXTURES
-from studies.papers.parity.table import rows, text
+from studies.parity import PUBLIC, agreement
+from studies.parity.public import FIXTURES
+from studies.parity.table import rows, text
 
 TOLERANCE = 1e-5
 

@@ -18,7 +18,7 @@ from geolab.probes import (
 )
 from geolab.probes.shortcut import StepAlone
 from geolab.residuals import REGISTRY, Residual, make_residual
-from studies.papers.configurations import DDL_CONTROLS, MGT_VARIANTS
+from studies.claims.configurations import DDL_CONTROLS, MGT_VARIANTS
 
 WIDTH, LAYERS = 16, 3
 

@@ -10,7 +10,7 @@ from geolab.models import TransformerConfig as Config
 from geolab.residuals import Residual, decaying
 from geolab.tasks import RandomTokens
 from geolab.training import Budget, fit
-from studies.decay import every_matrix_decays
+from studies.engine.decay import every_matrix_decays
 
 every_form = pytest.mark.parametrize("name, options", FORMS)
 TABLES = ("kernel", "expander.weight", "entry.weight", "exit.weight", "norm.weight")

@@ -1,8 +1,8 @@
 """What tests of studies share: an arm by its name, and the tasks of some arms."""
 
 from geolab.tasks import Task
-from studies.runner.arm import Arm
-from studies.runner.run import Study
+from studies.engine.arm import Arm
+from studies.engine.run import Study
 
 
 def arm_of(study: Study, part: str, name: str, size: str = "cpu") -> Arm:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-import studies.registry  # noqa: F401, what it loads is looked at
-from studies.closure import ROOT, closure, code
+import studies.experiments.registry  # noqa: F401, what it loads is looked at
+from studies.engine.closure import ROOT, closure, code
 
 FILES = {
     "geolab/__init__.py": "", "geolab/a.py": "from geolab import b", "geolab/b.py": "x = 1",
@@ -26,7 +26,7 @@ FILES = {
     ("from studies import named", {"studies/named.py", "geolab/a.py", "geolab/b.py"}),
     ("import studies.alone", {"studies/alone.py"})])
 def test_all_that_is_imported_counts(tmp_path, monkeypatch, source, expected):
-    monkeypatch.setattr("studies.closure.ROOT", tmp_path)
+    monkeypatch.setattr("studies.engine.closure.ROOT", tmp_path)
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -40,7 +40,7 @@ def test_all_that_is_imported_counts(tmp_path, monkeypatch, source, expected):
 
 def test_it_holds_all_that_python_loads():
     """A module that imports half of the project loads nothing that is not in its closure."""
-    found = closure([ROOT / "studies/registry.py"])
+    found = closure([ROOT / "studies/experiments/registry.py"])
     loaded = {Path(module.__spec__.origin) for name, module in list(sys.modules.items())
               if name.startswith("geolab.models")}
     assert loaded and all(path.is_relative_to(ROOT) for path in found) and loaded <= found

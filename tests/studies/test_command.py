@@ -22,13 +22,13 @@ from geolab.tasks import Copy, Negation, Text
 from geolab.tasks.stream import Stream
 from geolab.training import Budget
 from studies.__main__ import main
-from studies.protocol import Protocol
-from studies.registry import STUDIES
-from studies.results import digest, read
-from studies.runner.again import differences
-from studies.runner.arm import comparison
-from studies.runner.jobs import _work
-from studies.runner.run import Study
+from studies.engine.again import differences
+from studies.engine.arm import comparison
+from studies.engine.jobs import _work
+from studies.engine.protocol import Protocol
+from studies.engine.results import digest, read
+from studies.engine.run import Study
+from studies.experiments.registry import STUDIES
 
 TASK = Negation(dim=4, train=32, validation=16)
 TINY = TransformerConfig.ddl(width=8, layers=1, heads=2)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from studies.__main__ import main
-from studies.registry import STUDIES
-from studies.results import read
+from studies.engine.results import read
+from studies.experiments.registry import STUDIES
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from shared_studies import arm_of
 
-from studies.delta import DIFFERS, STUDY
-from studies.papers.configurations import CONFIGURATIONS, DDL_CONTROLS, DDL_VARIANTS
+from studies.claims.configurations import CONFIGURATIONS, DDL_CONTROLS, DDL_VARIANTS
+from studies.experiments.delta import DIFFERS, STUDY
 
 
 @pytest.fixture(autouse=True)

@@ -14,9 +14,9 @@ from geolab.probes import future_influence
 from geolab.probes.shortcut import operators_by_layer
 from geolab.tasks import Pairs
 from geolab.training import Budget, fit
-from studies import emhc
-from studies.papers import CONFIGURATIONS, repeats
-from studies.registry import STUDIES
+from studies.claims import CONFIGURATIONS, repeats
+from studies.experiments import emhc
+from studies.experiments.registry import STUDIES
 
 CONFIGURATION = {"GPT": "emhc-gpt", "DDL": "emhc-ddl", "mHC": "emhc-mhc", "JPmHC": "emhc-jpmhc",
                  "E-MHC-Geo": "emhc-hybrid"}

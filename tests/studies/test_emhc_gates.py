@@ -7,11 +7,11 @@ import pytest
 import torch
 from shared_studies import arm_of, tasks_of
 
-from studies import emhc_gates
-from studies.papers import repeats
-from studies.papers.configurations import EMHC_PUBLISHED
-from studies.registry import STUDIES
-from studies.runner.run import Part
+from studies.claims import repeats
+from studies.claims.configurations import EMHC_PUBLISHED
+from studies.engine.run import Part
+from studies.experiments import emhc_gates
+from studies.experiments.registry import STUDIES
 
 GATES = STUDIES["emhc_gates"]
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import pytest
 from shared_studies import tasks_of
 
-from studies import gt_text
+from studies.experiments import gt_text
 
 COLUMNS = ("cross-entropy", "perplexity", "accuracy", "Čech", "Dirichlet", "H₁", "bars")
 

@@ -5,8 +5,8 @@ import torch
 
 from geolab.tasks import Copy
 from geolab.training import Budget, fit
-from studies import hyper_gain
-from studies.hyper_gain import gain
+from studies.experiments import hyper_gain
+from studies.experiments.hyper_gain import gain
 
 TASK = Copy(half=4, alphabet=5, train=40, validation=12)
 BUDGET = Budget(steps=6, evaluate_every=2, lr=0.1, warmup=1)

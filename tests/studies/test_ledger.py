@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from studies import ledger, results
-from studies.papers.hypotheses import BOOK, HYPOTHESES, NOT_TRIED
-from studies.papers.hypotheses.hypothesis import baselines_of, comparison_of, part_of
-from studies.protocol import WARMUPS
-from studies.registry import STUDIES
-from studies.verdict import Effect
+from studies import ledger
+from studies.claims.hypotheses import BOOK, HYPOTHESES
+from studies.engine import results
+from studies.engine.judge import Effect
+from studies.engine.protocol import WARMUPS
+from studies.experiments.registry import STUDIES
+from studies.findings import baselines_of, comparison_of, part_of
+from studies.ledger import NOT_TRIED
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = {path.stem for path in ROOT.glob("notebooks/*.ipynb")}
@@ -39,7 +41,7 @@ def test_a_row_is_read_off_arms_that_its_study_has(row):
     arms = [arm for arm in STUDIES[row.study].arms(row.size) if arm.part == row.part]
     assert set(row.claim.contrast) <= {arm.name for arm in arms}
     if row.claim.beats:
-        assert row.claim.beats in baselines_of(row.study, row.part, row.size)
+        assert row.claim.beats in baselines_of(row)
 
 
 def test_a_row_that_nothing_here_can_try_says_why():

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from geolab.training import Budget, History
-from studies import live as module
-from studies import results
-from studies.live import FOLDER, LiveError, live, stored_runs
+from studies.engine import live as module
+from studies.engine import results
+from studies.engine.live import FOLDER, LiveError, live, stored_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 LABEL = re.compile(r"\blive\(\s*[\"'](\d\d)/([^\"']+)[\"']")

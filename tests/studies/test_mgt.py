@@ -7,11 +7,11 @@ import torch
 
 from geolab.tasks import Copy, Text
 from geolab.training import Budget
-from studies import mgt_ablation
-from studies.mgt import MGT, STANDARD, backbone, build
-from studies.mgt_depth import fixed_size
-from studies.mgt_rank import arrange, decay, deep, profile, ranks
-from studies.papers.configurations import MGT_VARIANTS
+from studies.claims.configurations import MGT_VARIANTS
+from studies.experiments import mgt_ablation
+from studies.experiments.mgt import MGT, STANDARD, backbone, build
+from studies.experiments.mgt_depth import fixed_size
+from studies.experiments.mgt_rank import arrange, decay, deep, profile, ranks
 
 TEXT = Text(context=16)
 CONFIG = backbone(8, 2, heads=2, max_length=16)

@@ -8,7 +8,8 @@ from geolab.models import Transformer, TransformerConfig
 from geolab.operators import unit_direction
 from geolab.probes import future_influence, influence
 from geolab.residuals import MGT
-from studies.mgt_models import LayerScale, MHCDelta, Projected, TokenRate
+from geolab.residuals.layer_scale import LayerScale
+from geolab.residuals.mgt_forms import MHCDelta, Projected, TokenRate
 
 WIDTH, CLOSE = 8, dict(rtol=0, atol=1e-12)
 

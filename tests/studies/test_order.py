@@ -3,8 +3,15 @@
 import pytest
 import torch
 
-from studies import order
-from studies.order import backbone, geometric, interference, reordering, sublayers, within_blocks
+from studies.experiments import order
+from studies.experiments.order import (
+    backbone,
+    geometric,
+    interference,
+    reordering,
+    sublayers,
+    within_blocks,
+)
 
 INPUTS, TARGETS = (t[:2] for t in order.TASK.sample("validation"))
 

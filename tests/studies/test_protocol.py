@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from geolab.training import Budget
-from studies.protocol import WARMUPS, Protocol, Setting, at, beyond
+from studies.engine.protocol import WARMUPS, Protocol, Setting, at, beyond
 
 RATES = [float(f"{digit}e{power}") for power in range(-5, 0) for digit in (1, 2, 5)]
 

@@ -11,7 +11,7 @@ import torch
 
 from geolab.tasks import Negation
 from geolab.training import fit
-from studies import reflection
+from studies.experiments import reflection
 
 SMALL = Negation(dim=8, train=500, validation=10)
 

@@ -5,10 +5,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from geolab.operators import delta_matrix
-from geolab.penalties import collect_penalties
-from geolab.probes import jacobian
-from studies.reflectors import (
+from geolab.models.reflectors import (
     AdditiveReflector,
     DeltaReflector,
     HybridReflector,
@@ -16,6 +13,9 @@ from studies.reflectors import (
     MHCReflector,
     StreamHybridReflector,
 )
+from geolab.operators import delta_matrix
+from geolab.penalties import collect_penalties
+from geolab.probes import jacobian
 
 CLOSE = dict(rtol=0, atol=1e-12)
 

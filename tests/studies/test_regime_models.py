@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from geolab.models.regimes import REGIMES, RegimeModel
 from geolab.probes import future_influence, influence
-from studies.regime_models import REGIMES, RegimeModel
 
 CLOSE = dict(rtol=0, atol=1e-12)
 VOCABULARY, LENGTH = 11, 9

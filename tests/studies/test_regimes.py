@@ -5,9 +5,9 @@ from functools import partial
 import pytest
 import torch
 
+from geolab.models.regimes import REGIMES, RegimeModel
 from geolab.tasks import RandomTokens
-from studies.regime_models import REGIMES, RegimeModel
-from studies.regimes import COLUMNS, HINT, Hinted, profile, watched
+from studies.experiments.regimes import COLUMNS, HINT, Hinted, profile, watched
 
 TASK = RandomTokens(vocabulary=8, length=6, train=16, validation=32)
 TOKENS = TASK.sample("validation").inputs

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from benchmarks.kernels import ALL, file_of
-from studies import results
-from studies.registry import STUDIES
-from studies.results import digest, interval, read, record, stored
+from studies.engine import results
+from studies.engine.results import digest, interval, read, record, stored
+from studies.experiments.registry import STUDIES
 
 FILES = sorted(path for found in ("*.json", "incoming/*.json")
                for path in results.FOLDER.glob(found))

@@ -12,12 +12,12 @@ from torch import nn
 
 from geolab.tasks import Negation
 from geolab.training import Budget
-from studies.protocol import Protocol
-from studies.registry import STUDIES
-from studies.results import path_of, read
-from studies.runner.arm import EQUAL, comparison
-from studies.runner.estimate import amount
-from studies.runner.run import Part, Study, run_study
+from studies.engine.arm import EQUAL, comparison
+from studies.engine.estimate import amount
+from studies.engine.protocol import Protocol
+from studies.engine.results import path_of, read
+from studies.engine.run import Part, Study, run_study
+from studies.experiments.registry import STUDIES
 
 SIZES = [(name, size) for name, study in STUDIES.items() for size in study.sizes]
 

@@ -6,8 +6,14 @@ from shared_studies import tasks_of
 from geolab.penalties import collect_penalties
 from geolab.tasks import Sudoku
 from geolab.tasks.sudoku import units
-from studies import sudoku
-from studies.sudoku import Renamed, digits_square, permute_digits, published_penalty, solver
+from studies.experiments import sudoku
+from studies.experiments.sudoku import (
+    Renamed,
+    digits_square,
+    permute_digits,
+    published_penalty,
+    solver,
+)
 
 CONFIG = sudoku.CONFIGS["cpu"]
 

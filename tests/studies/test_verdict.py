@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from studies.verdict import FAILS, HOLDS, OPEN, Claim, effect, judge, log_loss, measured
+from studies.engine.judge import FAILS, HOLDS, OPEN, Claim, effect, judge, log_loss, measured
 
 GAIN = Claim({"additive": 1, "delta": -1})
 

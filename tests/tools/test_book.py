@@ -12,7 +12,7 @@ import pytest
 
 import book
 from executor import Failure, Outcome
-from studies import closure
+from studies.engine import closure
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD, BAD = "print(6 * 7)", "print('before')\nassert 1 + 1 == 3, 'arithmetic holds here'"
@@ -39,7 +39,7 @@ def small(tmp_path_factory):
         shutil.copytree(ROOT / name, root / name)
     (root / "studies").mkdir()
     for name in ("_config.yml", "requirements.txt", "pyproject.toml", "book/references.bib",
-                 "CITATION.cff", "studies/__init__.py", "studies/closure.py"):
+                 "CITATION.cff", "studies/__init__.py", "studies/engine/closure.py"):
         shutil.copy(ROOT / name, root / name)
     (root / "_toc.yml").write_text("format: jb-book\nroot: book/intro\nchapters:\n"
                                    "- file: notebooks/01_good\n- file: notebooks/02_bad\n")

@@ -1,0 +1,94 @@
+"""What `results/` repeats of the papers' tables: the reported number and ours, side by side.
+
+A result file that repeats a table says so under "reproduces":
+
+    "table"     a key of TABLES
+    "differs"   what is not as in the paper, in a sentence
+    "models"    {a row or column of the table: our model's name}
+    "row"       which row, where the models are columns
+
+Ours is the last validation loss, as mean and deviation over seeds. A file that measures something
+else gives its numbers itself, under "rows": {row: {column: [mean, deviation]}}, with its own
+"unit", "floor" and "baselines" where the table's and the file's don't fit. A file that repeats
+several tables has a list of such entries.
+"""
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from studies.claims.tables import TABLES
+
+Number = tuple[float, float | None]  # a mean, and its deviation over seeds where it is known
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """One reported table beside one result file."""
+
+    table: str                                # a key of TABLES
+    file: str                                 # in results/
+    budget: str                               # in words
+    differs: str
+    reported: dict[str, dict[str, Number]]    # {model or row: {column: number}}
+    # under the same names, with one column "ours" where the paper's columns aren't ours
+    ours: dict[str, dict[str, Number]]
+    unit: str                                 # the unit of our numbers
+    floor: float | None
+    baselines: dict[str, float]
+
+
+def repeats(folder: str | Path) -> list[Repeat]:
+    """What the files of `folder` repeat of reported tables, by file.
+
+    Raises: ValueError for a file that names a table, a row or a model that is not there.
+    """
+    found = []
+    for path in sorted(Path(folder).glob("*.json")):
+        content = json.loads(path.read_text())
+        claims = content.get("reproduces", [])
+        for claim in [claims] if isinstance(claims, dict) else claims:
+            try:
+                found.append(_repeat(path.name, content, claim))
+            except KeyError as missing:
+                raise ValueError(f"{path.name} says that it reproduces {missing}, which is not "
+                                 "there") from missing
+    return found
+
+
+def over_seeds(values: Sequence[float]) -> Number:
+    """Mean and sample deviation; a single value has no deviation.
+
+    Raises: statistics.StatisticsError for no value.
+    """
+    return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None
+
+
+def _repeat(file: str, content: dict, claim: dict) -> Repeat:
+    budget, table = content["budget"], TABLES[claim["table"]]
+    reported: dict[str, dict[str, Number]] = {}
+    ours: dict[str, dict[str, Number]] = {}
+    if "rows" in claim:
+        for row, columns in claim["rows"].items():
+            reported[row] = {column: table.rows[row][column] for column in columns}
+            ours[row] = {column: tuple(number) for column, number in columns.items()}
+    else:
+        for name, model in claim["models"].items():
+            row = claim.get("row")
+            reported[name] = {row: table.rows[row][name]} if row else table.rows[name]
+            ours[name] = {"ours": _final_loss(content["runs"], model)}
+    words = (f"{budget['steps']} steps of {budget['batch']}, {len(content['seeds'])} seeds, "
+             f"on {content['device']}")
+    return Repeat(claim["table"], file, words, claim["differs"], reported, ours,
+                  claim.get("unit", table.unit), claim.get("floor", content.get("floor")),
+                  claim.get("baselines", content.get("baselines", {})))
+
+
+def _final_loss(runs: list[dict], model: str) -> Number:
+    losses = [run["validation_loss"][-1] for run in runs
+              if run["model"] == model and "validation_loss" in run]
+    if not losses:
+        raise KeyError(model)
+    return over_seeds(losses)

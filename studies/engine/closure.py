@@ -1,0 +1,74 @@
+"""What a file or a notebook of the project depends on: all that it imports, directly or not.
+
+    closure([Path("notebooks/02_delta_operator.ipynb")])
+"""
+
+import ast
+import json
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def closure(paths: Iterable[Path]) -> set[Path]:
+    """The Python files and notebooks themselves, and all modules of the project that they import.
+
+    Imports inside of functions count, and those by `import_module` of a name that is written out.
+    """
+    waiting, found = [path.resolve() for path in paths], set()
+    while waiting:
+        if (path := waiting.pop()) not in found:
+            found.add(path)
+            waiting += imported(path)
+    return found
+
+
+@cache
+def imported(path: Path) -> set[Path]:
+    """The modules of the project that one file imports, each with the packages that it lies in."""
+    return {where for name in _names(path) for where in _files(name)}
+
+
+@cache
+def code(source: str) -> str:
+    """A Python source without comments, docstrings and layout."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) \
+                and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+def _names(path: Path) -> Iterator[str]:
+    """The full names of what a file imports; of `from a import b`, both a and a.b."""
+    package = path.parent.relative_to(ROOT).parts if path.is_relative_to(ROOT) else ()
+    for node in (node for source in _sources(path) for node in ast.walk(ast.parse(source))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[:len(package) - node.level + 1] if node.level else ()
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            yield from [module, *(f"{module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            yield from (ast.literal_eval(name) for name in node.args[:1]
+                        if isinstance(name, ast.Constant))
+
+
+def _sources(path: Path) -> list[str]:
+    if path.suffix != ".ipynb":
+        return [path.read_text()]
+    return ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]
+            if cell["cell_type"] == "code"]
+
+
+def _files(name: str) -> Iterator[Path]:
+    """The file of a module of the project, and those of the packages that it lies in."""
+    place = ROOT
+    for part in name.split("."):
+        place = place / part
+        for path in (place.with_suffix(".py"), place / "__init__.py"):
+            if path.is_file():
+                yield path

@@ -1,0 +1,88 @@
+"""Arms that a file holds already: they are taken from it, not trained again.
+
+Checkpoints stay on the machine that made them, and a file travels. So a study that was begun
+elsewhere goes on from its file.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+
+from geolab import distributed
+from studies.engine.arm import Arm
+
+KEPT = ("commit", "sources", "trained by", "processor", "device", "threads")
+
+
+def key_of(arm: Arm) -> str:
+    """What a file calls an arm."""
+    return f"{arm.part}: {arm.name}"
+
+
+def budget_of(arm: Arm) -> dict:
+    """The budget of a comparison as its file has it."""
+    searched = {"lr": "by search"} if arm.protocol.searches else {"lr": arm.protocol.rates[0]}
+    if arm.protocol.warmups:
+        searched["warmup"] = "by search"
+    return asdict(arm.budget) | searched
+
+
+def take(arms: Sequence[Arm], content: Mapping | None, now: str,
+         reason: str = "") -> tuple[dict[str, tuple[Arm, dict]], dict]:
+    """The arms that a file has finished, and what the new file says of them.
+
+    Arguments:
+        content: of the file; None where there is none.
+        now: the hash of the code that trains, by `sources.of`.
+        reason: why runs of other code may be used.
+    Returns: by `key_of`, an arm with the pace that it had, and its outcome as `arm.train` gives it;
+        and under "earlier" which arms were made where, nothing where none is taken.
+    Raises: ValueError for a comparison of another task, budget, protocol or engine, and for runs of
+        other code, where no reason is given.
+    """
+    found = {key_of(arm): (replace(arm, pace=content[arm.part]["pace"][arm.name]),
+                           _outcome(arm, content[arm.part]))
+             for arm in arms if content and _has(content, arm)}
+    if content is None or not found:
+        return {}, {}
+    before = content.get("trained by", "unknown")
+    if before != now and not reason:
+        raise ValueError(
+            f"the file has runs that other code made (trained by {before}, now {now}): go on with "
+            "that code, give --out another file, or say with --force REASON why they may be used")
+    if distributed.rank() == 0:
+        print(f"taken from the file: {'; '.join(found)}", file=sys.stderr, flush=True)
+    older = content.get("earlier", [])
+    known = {name for one in older for name in one["arms"]}
+    made = {"arms": [name for name in found if name not in known],
+            **{key: content[key] for key in KEPT if key in content},
+            **({"used because": reason} if before != now else {})}
+    return found, {"earlier": [*older, *([made] if made["arms"] else [])]}
+
+
+def _has(content: Mapping, arm: Arm) -> bool:
+    """Whether a file holds all runs of an arm. Raises: ValueError for another comparison."""
+    one = content.get(arm.part, {})
+    if "protocol" not in one or arm.name not in one["parameters"] \
+            or key_of(arm) in content.get("unfinished", ()):
+        return False
+    stored = {**one, "engine": content["engine"][arm.part]}
+    for key, value in (("task", repr(arm.task)), ("budget", budget_of(arm)),
+                       ("protocol", asdict(arm.protocol)), ("engine", asdict(arm.engine))):
+        if stored[key] != json.loads(json.dumps(value)):
+            raise ValueError(f"{arm.part} must have the file's {key} {stored[key]}, got {value}")
+    return True
+
+
+def _outcome(arm: Arm, one: Mapping) -> dict:
+    def of_arm(runs: Sequence[dict]) -> list[dict]:
+        return [run for run in runs if run["model"] == arm.name]
+
+    runs = of_arm(one["runs"])
+    return {"parameters": one["parameters"][arm.name], "search": of_arm(one["search"]["runs"]),
+            "best": one["search"]["best"][arm.name],
+            "next best": one["search"]["next best"][arm.name], "runs": runs,
+            "sensitivity": {name: of_arm(some) for name, some in one["sensitivity"].items()},
+            "unfinished": 0,
+            "seconds_not_quoted": sum(run.get("seconds_not_quoted", 0) for run in runs)}

@@ -1,0 +1,195 @@
+"""What follows from the runs of a comparison under the protocol: effects, and whether they stand.
+
+    comparison = results.stored("delta")["text"]
+    found = judge(comparison, Claim({"additive": 1, "delta": -1}))     # nats that delta gains
+    found.effect, found.varied["half the steps"], found.verdict
+
+A claim says that a contrast of arms, a weighted sum of what each measured, lies above a number.
+The contrast is taken seed by seed. Its interval is Student's, at a level that is divided by the
+number of claims that are read off the same comparison (Bonferroni), so that all of them hold
+together with 95 %.
+
+    holds    the interval lies above, and no variation's mean lies below
+    fails    the interval lies below, and no variation's mean lies above
+    open     anything else, and whatever no arm could decide
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from studies.engine.results import interval
+
+MARGIN = 0.02  # by how much an arm must beat a simple predictor to have learned more than it
+HOLDS, FAILS, OPEN = "holds here", "fails here", "open"
+Quantity = Callable[[dict], float]
+
+
+def loss(run: dict) -> float:
+    """The last validation loss."""
+    losses = run["validation_loss"]
+    return losses[-1] if isinstance(losses, list) else losses
+
+
+def log_loss(run: dict) -> float:
+    """Its natural logarithm: a contrast of two arms is then the logarithm of a ratio."""
+    return math.log(loss(run))
+
+
+def measured(*names: str, of: Callable[[Iterable[float]], float] = statistics.mean,
+             log: bool = False) -> Quantity:
+    """What a run measured under these names; of a list the mean, or `of`; or its logarithm."""
+    def value(run: dict) -> float:
+        found = run["measured"]
+        for name in names:
+            found = found[name]
+        number = of(found) if isinstance(found, list) else float(found)
+        return math.log(number) if log else number
+    return value
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A contrast of arms lies above a number.
+
+    Arguments:
+        contrast: arm -> weight.
+        above: the number.
+        quantity: run -> what is contrasted; the last validation loss unless told.
+        beats: the simple predictor that one of the arms must beat for the comparison to decide
+            anything, as the task names it; "" for a claim that needs none.
+        varies: False where runs of the variations don't keep the quantity.
+    """
+
+    contrast: Mapping[str, float]
+    above: float = 0.0
+    quantity: Quantity = loss
+    beats: str = ""
+    varies: bool = True
+
+
+def gain(better: str, than: str, beats: str = "") -> Claim:
+    """The first arm's loss is lower: the effect is the difference."""
+    return Claim({than: 1, better: -1}, beats=beats)
+
+
+def lower(better: str, than: str, beats: str = "") -> Claim:
+    """The first arm's loss is lower: the effect is the logarithm of the ratio."""
+    return Claim({than: 1, better: -1}, quantity=log_loss, beats=beats)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The contrast over seeds."""
+
+    mean: float
+    half: float        # half the width of its interval
+    seeds: int
+    diverged: int = 0  # seeds on which an arm of the contrast diverged
+
+    @property
+    def low(self) -> float:
+        return self.mean - self.half
+
+    @property
+    def high(self) -> float:
+        return self.mean + self.half
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.3g} ± {self.half:.2g}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim beside the runs."""
+
+    effect: Effect                      # at the best settings, for all claims together
+    varied: dict[str, Effect] = field(default_factory=dict)   # each by itself; "equal time" too
+    verdict: str = OPEN
+    why: str = ""                       # what makes it open
+
+
+def judge(comparison: dict, claim: Claim, together: int = 1,
+          baselines: Mapping[str, float] | None = None) -> Finding:
+    """The effect of a claim's contrast, its variations, and the verdict.
+
+    Arguments:
+        comparison: one comparison of a result file.
+        together: how many claims are read off it.
+        baselines: the task's simple predictors, for a claim that names one.
+    Raises: ValueError for an arm without runs.
+    """
+    found = effect(comparison["runs"], claim, together)
+    varied, lost = {}, []
+    for name, runs in comparison.get("sensitivity", {}).items():
+        if claim.varies and any(run["model"] in claim.contrast for run in runs):
+            runs = with_base(comparison, runs, claim)
+            if len(contrasts(runs, claim)[0]) > 1:
+                varied[name] = effect(runs, claim)
+            elif name in NAMES:
+                lost.append(name)
+    side = 1 if found.low > claim.above else -1 if found.high < claim.above else 0
+    turned = [name for name, of in varied.items()
+              if name in NAMES and side * (of.mean - claim.above) < 0]
+    verdict, why = {1: HOLDS, -1: FAILS, 0: OPEN}[side], ""
+    if not learned(comparison["runs"], claim, baselines or {}):
+        verdict, why = OPEN, f"no arm beats “{claim.beats}”, so it decides nothing"
+    elif not side:
+        why = "the interval holds the border"
+    elif turned:
+        verdict, why = OPEN, f"it turns at {' and '.join(map(NAMES.__getitem__, turned))}"
+    elif lost:
+        verdict, why = OPEN, f"its runs diverge at {' and '.join(map(NAMES.__getitem__, lost))}"
+    return Finding(found, varied, verdict, why)
+
+
+NAMES = {"next best": "the next-best settings", "half the steps": "half the steps",
+         "twice the steps": "twice the steps"}
+
+
+def with_base(comparison: dict, runs: list[dict], claim: Claim) -> list[dict]:
+    """A variation's runs; an arm that it left as it was has its runs at the best settings."""
+    there = {run["model"] for run in runs}
+    return runs + [run for run in comparison["runs"]
+                   if run["model"] in claim.contrast and run["model"] not in there]
+
+
+def effect(runs: Iterable[dict], claim: Claim, together: int = 1) -> Effect:
+    """The contrast over the seeds on which all of its arms ended.
+
+    Raises: ValueError for an arm without runs, or fewer than two seeds.
+    """
+    values, diverged = contrasts(runs, claim)
+    mean, half = interval(values, together)
+    return Effect(mean, half, len(values), diverged)
+
+
+def contrasts(runs: Iterable[dict], claim: Claim) -> tuple[list[float], int]:
+    """The contrast of each seed on which all arms ended, and how many seeds one diverged on.
+
+    Raises: ValueError for an arm without runs.
+    """
+    values: dict[str, dict[int, float | None]] = {arm: {} for arm in claim.contrast}
+    for run in runs:
+        if run["model"] in values:
+            ended = "validation_loss" in run
+            values[run["model"]][run["seed"]] = claim.quantity(run) if ended else None
+    for arm, by_seed in values.items():
+        if not by_seed:
+            raise ValueError(f"contrast names {arm}, which has no runs here")
+    shared = set.intersection(*(set(by_seed) for by_seed in values.values()))
+    whole = [seed for seed in sorted(shared) if all(v[seed] is not None for v in values.values())]
+    return [sum(weight * values[arm][seed] for arm, weight in claim.contrast.items())
+            for seed in whole], len(shared) - len(whole)
+
+
+def learned(runs: Iterable[dict], claim: Claim, baselines: Mapping[str, float]) -> bool:
+    """Whether an arm of the contrast has a mean loss below the simple predictor's."""
+    if not claim.beats:
+        return True
+    means = {}
+    for arm in claim.contrast:
+        losses = [loss(run) for run in runs if run["model"] == arm and "validation_loss" in run]
+        means[arm] = statistics.mean(losses) if losses else math.inf
+    return min(means.values()) < (1 - MARGIN) * baselines[claim.beats]

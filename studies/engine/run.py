@@ -1,0 +1,215 @@
+"""A study as data, and what makes its file.
+
+    Study = a question, and for each size a list of arms
+    file  = arrange({part: its runs}, {part: its task}, size)
+
+`run_study` trains what is missing and gives the content of the file; `python -m studies` is its
+command.
+"""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from geolab import distributed
+from geolab.checks import require_count, require_option
+from geolab.tasks import Task
+from geolab.tasks.stream import Stream
+from geolab.tasks.text import Corpus
+from geolab.training import require_shares
+from studies.engine import sources
+from studies.engine.arm import Arm, Unfinished, train
+from studies.engine.earlier import budget_of, key_of, take
+from studies.engine.jobs import side_by_side
+from studies.engine.pace import paced
+from studies.engine.protocol import Protocol, Setting, at
+from studies.engine.refusal import Refused, asked
+
+SIZES = ("cpu", "gpu", "paper")
+Arrange = Callable[[dict[str, dict], Mapping[str, Task], str], dict]
+
+
+def as_found(found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dict:
+    """One entry per comparison."""
+    return found
+
+
+@dataclass(frozen=True)
+class Study:
+    """What `python -m studies` can do.
+
+    Arguments:
+        name: of the study; its files are results/NAME.SIZE.json.
+        question: one line.
+        sizes: size -> a function that gives the arms; a corpus is not read before it is called.
+        arrange: (runs by part, task by part, size) -> the content of the file.
+    """
+
+    name: str
+    question: str
+    sizes: Mapping[str, Callable[[], list[Arm]]]
+    arrange: Arrange = as_found
+
+    def arms(self, size: str = "cpu") -> list[Arm]:
+        """All arms of a size. Raises: Refused for a size that the study doesn't have."""
+        with asked():
+            require_option("size", size, self.sizes)
+        return self.sizes[size]()
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which part of a study is asked for, and how it is computed.
+
+    Arguments:
+        arms: names of the arms; None takes all.
+        seeds: in place of the arms' own. A search keeps the seeds that the whole study has for it.
+        engine: fields of Engine in place of the arms' own.
+        corpus: replaces the text that is streamed: a name, or a folder of .txt files.
+        setting: a learning rate and a warm-up for all arms, in place of their search; nothing is
+            varied then.
+    """
+
+    arms: Sequence[str] | None = None
+    seeds: Sequence[int] | None = None
+    engine: Mapping[str, object] | None = None
+    corpus: str | None = None
+    setting: Setting | None = None
+
+    def of(self, study: Study, size: str) -> list[Arm]:
+        """The arms of a study that are asked for, as they are asked for.
+
+        Raises: Refused for a size or an arm that the study doesn't have, seeds that repeat, or a
+            corpus where none is streamed.
+        """
+        arms = study.arms(size)
+        known = {arm.name for arm in arms}
+        with asked():
+            for name in self.arms or ():
+                require_option("arm", name, sorted(known))
+            if self.corpus is not None and not any(isinstance(arm.task, Stream) for arm in arms):
+                raise ValueError("corpus replaces text that is streamed, and this study streams "
+                                 f"none at size {size}, got {self.corpus}")
+            return [self._changed(arm) for arm in arms
+                    if self.arms is None or arm.name in self.arms]
+
+    def _changed(self, arm: Arm) -> Arm:
+        arm = replace(arm, engine=replace(arm.engine, **self.engine or {}))
+        if self.seeds is not None:
+            few = [seed for seed in arm.protocol.few if seed in self.seeds]
+            arm = replace(arm, protocol=replace(arm.protocol, seeds=self.seeds, few=few))
+        if self.setting is not None:
+            arm = replace(arm, budget=at(self.setting, arm.budget),
+                          protocol=Protocol.stated(self.setting.lr, arm.protocol.seeds))
+        if self.corpus is not None and isinstance(arm.task, Stream):
+            arm = replace(arm, task=replace(arm.task, corpus=self.corpus))
+        return arm
+
+
+def run_study(study: Study, size: str = "cpu", part: Part = Part(), *, device: str = "cpu",
+              jobs: int = 1, folder: str | Path = "runs", reason: str = "",
+              so_far: bool = False, earlier: Mapping | None = None) -> dict:
+    """Train what is missing of a study, and give what its file holds.
+
+    Arguments:
+        part: which arms and seeds, and how; all of them unless told.
+        device: "cpu" or "cuda".
+        jobs: processes side by side on the device, each with an arm of its own, for models that
+            don't fill it alone.
+        folder: for checkpoints, from which the same call goes on after an interruption.
+        reason: why checkpoints of other code may be used; the file keeps it.
+        so_far: train nothing; take the runs that are finished. "unfinished" counts the others by
+            arm.
+        earlier: the content of a file whose finished arms are taken, and not trained again.
+    Returns: the content, not yet written: `studies.engine.results.record` does that.
+    Raises: before anything is trained, Refused, which is a ValueError, for a size, arm or corpus
+        that isn't there or can't be read, seeds that repeat, jobs below 1 or above 1 under
+        torchrun, a batch that the processes can't share, a folder with checkpoints of other code,
+        or an earlier file of other code or of another comparison; with `so_far`, where no run is
+        finished. FloatingPointError when an arm diverges at every rate.
+    """
+    arms = part.of(study, size)
+    place, code = Path(folder) / f"{study.name}.{size}.{device}", sources.of(arms)
+    with asked():
+        require_count("jobs", jobs)
+        if jobs > 1 and distributed.world() > 1:
+            raise ValueError("jobs must be 1 under torchrun, whose processes share each model, "
+                             f"got {jobs}")
+        for arm in {arm.part: arm for arm in arms}.values():
+            require_shares(arm.budget.batch, arm.engine)
+            if isinstance(arm.task, Corpus):
+                arm.batch()
+        done, told = take(arms, earlier, code, reason)
+        forced = sources.require_same(place, code, reason)
+    rest = [arm for arm in arms if key_of(arm) not in done]
+    rest = paced(rest, study.arms(size), place, device)
+    missing: dict[str, int] = {}
+    if so_far:
+        trained, missing = finished(rest, place, device)
+    else:
+        names = [f"{study.name}, {arm.part}: {arm.name}" for arm in rest]
+        outcomes = side_by_side(train, [(arm, place, device) for arm in rest], jobs, names)
+        trained = [*zip(rest, outcomes, strict=True)]
+    done |= {key_of(arm): (arm, outcome) for arm, outcome in trained}
+    if not done:
+        raise Refused(f"{place} has no finished run yet")
+    found = by_part(*zip(*(done[key] for key in map(key_of, arms) if key in done), strict=True))
+    return {"command": command(study, size, device, part), "device": device,
+            "processes": distributed.world(), "trained by": code, **forced, **told,
+            "engine": {arm.part: asdict(arm.engine) for arm in arms}, "unfinished": missing,
+            "seconds_not_quoted": sum(one["seconds_not_quoted"] for one in found.values()),
+            **study.arrange(found, {arm.part: arm.task for arm in arms}, size)}
+
+
+def finished(arms: Sequence[Arm], place: Path,
+             device: str) -> tuple[list[tuple[Arm, dict]], dict[str, int]]:
+    """The arms that have a finished run with what is finished, and how many runs others lack."""
+    found, missing = [], {}
+    for arm in arms:
+        try:
+            outcome = train(arm, place, device, so_far=True)
+        except Unfinished:
+            outcome = {"runs": [], "unfinished": len(arm.protocol.seeds)}
+        if outcome["runs"]:
+            found.append((arm, outcome))
+        if outcome["unfinished"]:
+            missing[key_of(arm)] = outcome["unfinished"]
+    return found, missing
+
+
+def by_part(arms: Sequence[Arm], outcomes: Sequence[dict]) -> dict[str, dict]:
+    """One entry per comparison: what its arms share, and the searches and runs of all of them."""
+    found: dict[str, dict] = {}
+    for arm, outcome in zip(arms, outcomes, strict=True):
+        part = found.setdefault(arm.part, {
+            "task": repr(arm.task), "budget": budget_of(arm),
+            "protocol": asdict(arm.protocol), "seeds": list(arm.protocol.seeds),
+            "parameters": {}, "pace": {}, "search": {"best": {}, "next best": {}, "runs": []},
+            "runs": [], "sensitivity": {name: [] for name in arm.protocol.variations},
+            "seconds_not_quoted": 0})
+        part["parameters"][arm.name] = outcome["parameters"]
+        part["pace"][arm.name] = arm.pace
+        for which in ("best", "next best"):
+            part["search"][which][arm.name] = outcome[which]
+        part["search"]["runs"] += outcome["search"]
+        part["runs"] += outcome["runs"]
+        for name, runs in outcome["sensitivity"].items():
+            part["sensitivity"][name] += runs
+        part["seconds_not_quoted"] += outcome["seconds_not_quoted"]
+    return found
+
+
+def command(study: Study, size: str, device: str, part: Part) -> str:
+    """What a reader types to make the same numbers again."""
+    words = ["python", "-m", "studies", study.name, "--size", size]
+    if device != "cpu":
+        words += ["--device", device]
+    for option, values in (("arm", part.arms), ("seeds", part.seeds)):
+        if values:
+            words += [f"--{option}", *map(str, values)]
+    setting = part.setting._asdict() if part.setting else {}
+    for option, value in {"corpus": part.corpus, **setting, **(part.engine or {})}.items():
+        if value:
+            words += [f"--{option}"] if value is True else [f"--{option}", str(value)]
+    return shlex.join(words)

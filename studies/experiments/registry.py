@@ -1,0 +1,39 @@
+"""All studies by name."""
+
+from studies.experiments import (
+    delta,
+    echo,
+    emhc,
+    emhc_gates,
+    gt_text,
+    headline,
+    hyper_gain,
+    mgt_ablation,
+    mgt_depth,
+    mgt_rank,
+    order,
+    reflection,
+    regimes,
+    sudoku,
+)
+
+STUDIES = {study.name: study for study in (
+    delta.STUDY,
+    echo.STUDY,
+    emhc.ECHO,
+    emhc_gates.STUDY,
+    emhc_gates.AS_PUBLISHED,
+    emhc.GYROSCOPE,
+    emhc.NEAR_PI_MULTI,
+    emhc.NEAR_PI_SINGLE,
+    gt_text.STUDY,
+    headline.STUDY,
+    hyper_gain.STUDY,
+    mgt_ablation.STUDY,
+    mgt_depth.STUDY,
+    mgt_rank.STUDY,
+    order.STUDY,
+    reflection.STUDY,
+    regimes.STUDY,
+    sudoku.STUDY,
+)}

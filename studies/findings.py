@@ -1,0 +1,62 @@
+"""What the stored runs say of the claims: each is read off one comparison of one file.
+
+    finding(row)            the effect, its variations and the verdict, or None without runs
+    comparison_of(row)      the comparison itself
+"""
+
+from collections.abc import Mapping
+from functools import cache
+
+from studies.claims.hypotheses import HYPOTHESES, Hypothesis
+from studies.engine import results
+from studies.engine.judge import Finding, judge
+from studies.experiments.registry import STUDIES
+
+stored = cache(results.stored)
+
+
+@cache
+def finding(row: Hypothesis) -> Finding | None:
+    """What the runs say of a claim; None where there are none.
+
+    Claims that are read off the same comparison share its level.
+    """
+    comparison = comparison_of(row)
+    if comparison is None:
+        return None
+    together = sum(_place(row) == _place(other) for other in HYPOTHESES)
+    return judge(comparison, row.claim, together, baselines_of(row) if row.claim.beats else {})
+
+
+def comparison_of(row: Hypothesis) -> dict | None:
+    """The comparison that a claim is read off; None where it wasn't made."""
+    if not row.study or not results.path_of(row.study, row.size).exists():
+        return None
+    return part_of(row, stored(row.study, row.size))
+
+
+def part_of(row: Hypothesis, content: dict) -> dict | None:
+    """A claim's comparison in the content of a file.
+
+    None where the protocol didn't make it, or where one of its arms isn't finished.
+    """
+    found = content.get(row.part, content if "runs" in content else None)
+    unfinished = {f"{row.part}: {arm}" for arm in row.claim.contrast}
+    made = found and "protocol" in found and unfinished.isdisjoint(content.get("unfinished", ()))
+    return found if made else None
+
+
+def baselines_of(row: Hypothesis) -> Mapping[str, float]:
+    """The simple predictors of a claim's task."""
+    return _baselines(*_place(row))
+
+
+@cache
+def _baselines(study: str, part: str, size: str) -> Mapping[str, float]:
+    task = next(arm.task for arm in STUDIES[study].arms(size) if arm.part == part)
+    return task.baselines()
+
+
+def _place(row: Hypothesis) -> tuple[str, str, str]:
+    """The comparison that a claim is read off, by its names."""
+    return row.study, row.part, row.size
