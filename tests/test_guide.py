@@ -41,8 +41,8 @@ def test_stable_rank_of_a_diagonal_matrix():
 
 def opened(text: str, line: str) -> str:
     """The text of a file with a line more at the head of its list."""
-    head = OPENS.search(text)[0]
-    return text.replace(head, f"{head}\n    {line}", 1)
+    before, head, after = text.partition(OPENS.search(text)[0])
+    return f"{before}{head}\n    {line}{'' if after.startswith(chr(10)) else chr(10)}{after}"
 
 
 def imported(text: str, line: str) -> str:

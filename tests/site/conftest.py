@@ -177,7 +177,7 @@ def firefox(playwright, firefox_path):
 
 @pytest.fixture(scope="session")
 def in_firefox(firefox, name, tmp_path_factory):
-    """A page as it is but for its formulas: to set them would take longer than all that is tried."""
+    """A page without its formulas, which take longer than all that is tried."""
     context = firefox.new_context(viewport={"width": PHONE, "height": 844},
                                   reduced_motion="reduce")
     visit, page = Visit(context.new_page(), name), SITE / f"{name}.html"
