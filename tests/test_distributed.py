@@ -23,6 +23,7 @@ from torch import nn
 from geolab.distributed import Engine, join, rank, world
 from geolab.models import TokenModel, Transformer, TransformerConfig
 from geolab.penalties import add_penalty
+from geolab.residuals import REGISTRY
 from geolab.tasks import Copy
 from geolab.tasks.stream import Stream
 from geolab.training import Budget, fit
@@ -34,6 +35,7 @@ ENGINES = {"plain": Engine(), "accumulated": Engine(accumulate=2), "sharded": En
 RESUMED = "plain", "sharded accumulated"
 HALF = {"half": Engine(precision="bfloat16"),
         "half sharded": Engine(precision="bfloat16", shard=True)}
+SHORT = replace(BUDGET, steps=3, warmup=1)
 GENTLE = replace(BUDGET, lr=1e-4)  # at this rate rounding errors stay small
 
 
@@ -145,8 +147,10 @@ def together(folder: Path):
         found[f"{name}, not a number"] = refused(
             FloatingPointError, spoilt, checkpoint=folder / f"nan {name}", engine=engine,
             save_every=3)
-    number = model(residual="mgt").double()
-    found["one number"] = measured(train(network=number, engine=Engine(shard=True)))
+    for name in sorted(REGISTRY):
+        network = model(residual=name).double()
+        found[f"shared {name}"] = measured(train(network=network, budget=SHORT,
+                                                 engine=Engine(shard=True)))
     lent = model(tied=True).double()
     found["lent"] = measured(train(network=lent, engine=Engine(shard=True)))
     for name, engine in HALF.items():
@@ -242,9 +246,10 @@ def test_two_processes_train_as_one(found, alone, name):
     assert_close(found[0][name], alone, rel=1e-11)
 
 
-def test_a_parameter_of_one_number_is_shared_out_among_two(found):
-    alone = measured(train(network=model(residual="mgt").double()))
-    assert_close(found[0]["one number"], alone, rel=1e-11)
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_every_residual_is_shared_out_among_two(found, name):
+    alone = measured(train(network=model(residual=name).double(), budget=SHORT))
+    assert_close(found[0][f"shared {name}"], alone, rel=1e-11)
 
 
 def test_a_parameter_that_one_layer_lends_to_another_is_shared_out(found):

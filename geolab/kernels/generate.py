@@ -19,7 +19,6 @@ Few tokens don't fill a device: then programs share a token's features, and `_jo
 Legend: N tokens, D features each, O float32 outputs, padded to OUTPUTS; r = 1 / rms x.
 """
 
-from collections import namedtuple
 from functools import cache
 
 import torch
@@ -29,15 +28,10 @@ from torch import Tensor
 
 from geolab.kernels import launch, tiles
 from geolab.kernels.launch import INTERPRETED, buffer, cdiv, differentiate, op, require, sizes
+from geolab.kernels.tiles import Layout
 
 NUMBERS = 32768 if INTERPRETED else 2048  # outputs of tokens, in a program of `_join` or `_scale`
 PACK = 4096 if INTERPRETED else 64  # columns of W, in a program of `_pack`
-
-
-# How programs go through the state: a tile of tokens × features per stream at a time, so many tiles
-# in use or on their way, and so many programs per multiprocessor. Those for bfloat16 were the
-# fastest of some 150 for each pass on an H100.
-Layout = namedtuple("Layout", "tokens features warps stages programs", defaults=(2, 2))
 
 
 def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:

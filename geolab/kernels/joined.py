@@ -36,6 +36,7 @@ from geolab.checks import require_leading, require_width
 from geolab.kernels import generate, launch
 from geolab.kernels.launch import buffer, expanded
 from geolab.kernels.streams import read_apart
+from geolab.kernels.tiles import Layout
 
 
 def stream_generate_read(x: Tensor, weight: Tensor, eps: float,
@@ -95,9 +96,9 @@ def _launch(x: Tensor, weight: Tensor, eps: float, c: Tensor | None, h: Tensor |
         generate._launch(x.flatten(-2), weight, eps, y, r)
         return
     # three tiles with a float32 update don't fit into shared memory
-    layout = (generate.Layout(64, 64, 8, stages=3 if h.element_size() == 2 else 2)
+    layout = (Layout(64, 64, 8, stages=3 if h.element_size() == 2 else 2)
               if x.dtype == torch.bfloat16
-              else generate.Layout(64, min(32, 128 // launch.power_of_two(x.shape[-2])), 8))
+              else Layout(64, min(32, 128 // launch.power_of_two(x.shape[-2])), 8))
     generate.state_forward(x, weight, eps, y, r, (c, h, z), layout)
 
 
@@ -105,8 +106,8 @@ def _launch_backward(gz: Tensor, gy: Tensor, gu: Tensor, a: Tensor, x: Tensor, w
                      c: Tensor | None, h: Tensor | None, y: Tensor, r: Tensor, gx: Tensor,
                      gw: Tensor, gc: Tensor, gh: Tensor) -> None:
     write = () if h is None else (c, h, gc, gh)
-    layout = (generate.Layout(16, 64, 4, stages=3) if x.dtype == torch.bfloat16
-              else generate.Layout(32, 32, 8, programs=1))
+    layout = (Layout(16, 64, 4, stages=3) if x.dtype == torch.bfloat16
+              else Layout(32, 32, 8, programs=1))
     generate.state_backward(gy, x, weight, y, r, gx, gw, (gz, gu, a), write, layout)
 
 

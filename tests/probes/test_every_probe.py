@@ -1,14 +1,11 @@
-"""Every public probe measures every registered residual, and the guide's own one too."""
+"""Every public probe measures every registered residual."""
 
 import inspect
-import re
 from importlib.util import find_spec
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
-from shared import register_the_guide_s_residual, shaken
+from shared import shaken
 from torch.utils._pytree import tree_leaves
 
 from geolab import probes
@@ -89,21 +86,3 @@ def test_every_probe_measures_a_model_with_this_residual(name):
         numbers = [part for part in tree_leaves(measure(model, x))
                    if isinstance(part, (torch.Tensor, float))]
         assert all(torch.as_tensor(number).isfinite().all() for number in numbers), probe
-
-
-def test_every_probe_measures_the_guide_s_residual(monkeypatch):
-    name = register_the_guide_s_residual(monkeypatch)
-    test_every_probe_measures_a_model_with_this_residual(name)
-
-
-def test_the_guide_s_probe_measures_every_residual():
-    guide = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    source = re.search(r"```python\n# geolab/probes/\w+\.py\n(.*?)```", guide, re.DOTALL)[1]
-    probe = ModuleType("guide")
-    exec(source, vars(probe))
-    case = eval(re.search(r'`"stable_rank": (lambda m, x: [^`]+),`', guide)[1],
-                {"probes": probe, "matrices": matrices})
-    for name in REGISTRY:
-        found = case(*small_model(name))
-        assert ((found >= 1 - 1e-5) & (found <= 64)).all(), name
-    assert probe.stable_rank(torch.diag(torch.tensor([2.0, 1.0]))) == 1.25

@@ -1,10 +1,6 @@
 """What the tests of the residuals and of the probes have in common."""
 
-import re
-import sys
 from itertools import pairwise
-from pathlib import Path
-from types import ModuleType
 
 import torch
 from torch import nn
@@ -48,21 +44,6 @@ def train(network, steps, lr=1.0):
         network.zero_grad()
         network(vectors(2, 5, WIDTH)).cos().sum().backward()
         torch.optim.SGD(network.parameters(), lr=lr).step()
-
-
-def register_the_guide_s_residual(monkeypatch):
-    """Do what CONTRIBUTING says: one file, one import, one line of REGISTRY. Returns its name."""
-    guide = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    file, source = re.search(r"```python\n# (geolab/residuals/\w+\.py)\n(.*?)```", guide,
-                             re.DOTALL).groups()
-    path, imported, name, value = re.search(
-        r'`from (geolab\.residuals\.\w+) import (\w+)` and `"(\w+)": (\w+),`', guide).groups()
-    assert path == file.removesuffix(".py").replace("/", ".") and imported == value
-    module = ModuleType(path)
-    exec(compile(source, file, "exec"), vars(module))
-    monkeypatch.setitem(sys.modules, path, module)
-    monkeypatch.setitem(residuals.REGISTRY, name, getattr(module, value))
-    return name
 
 
 # options with which a residual has other parameters, or starts them elsewhere

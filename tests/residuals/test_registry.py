@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 import torch
-from shared import CLOSE, register_the_guide_s_residual, shaken
+from shared import CLOSE, shaken
 from torch.testing import assert_close
 
 from geolab import residuals
@@ -214,17 +214,3 @@ def test_a_state_keeps_its_dtype_under_autocast_and_a_step_of_training_is_finite
     loss.backward()
     assert all(p.grad.isfinite().all() for p in trunk.parameters())
     assert_close(output.float(), trunk(x), rtol=0, atol=0.1)
-
-
-# ---------------------------------------------------------------- the guide's example
-
-def test_the_guide_adds_a_residual_with_one_file_one_import_and_one_line(monkeypatch):
-    name = register_the_guide_s_residual(monkeypatch)
-    test_every_name_makes_a_residual_of_its_class(name)
-    test_a_residual_reads_the_future_exactly_when_it_is_labelled_so(name, {})
-    test_a_residual_is_described_where_it_stands(name)
-    test_its_gradient_is_the_slope_of_what_it_computes(name)
-    test_training_lowers_the_loss_and_reaches_every_parameter(name)
-    test_a_step_is_the_same_around_the_backbone_s_sublayer_and_around_a_plain_one(name)
-    test_every_parameter_of_a_residual_acts_around_a_plain_function(name)
-    test_a_state_keeps_its_dtype_under_autocast_and_a_step_of_training_is_finite(name)

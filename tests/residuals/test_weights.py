@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 import torch
-from shared import FORMS, register_the_guide_s_residual, shaken, stack, through
+from shared import FORMS, shaken, stack, through
 from torch import nn
 from torch.testing import assert_close
 
@@ -77,13 +77,6 @@ def test_what_is_made_on_the_meta_device_starts_as_in_the_constructor(name, opti
     torch.manual_seed(2)
     start(late)
     require_same_start(late, make)
-
-
-def test_the_guide_s_residual_starts_again_too(monkeypatch):
-    name = register_the_guide_s_residual(monkeypatch)
-    late = on_meta(partial(stack, name))
-    residuals_alone(late)
-    require_same_start(late, partial(stack, name))
 
 
 def models():

@@ -7,12 +7,13 @@ pytestmark = pytest.mark.browser
 
 
 def test_a_key_and_the_mouse_move_the_picture(in_firefox):
-    for slider in sliders(in_firefox):
+    """What is painted is looked at once a page: a screenshot takes longer than all the rest."""
+    for number, slider in enumerate(sliders(in_firefox)):
         assert slider.press("Home", 0), slider.values
-        first = slider.pixels()
+        first = None if number else slider.pixels()
         # the last value of a slider may look like its first, so prefer the middle
         in_firefox.page.mouse.click(*slider.at(0.5 if slider.last > 1 else 1))
         stop = slider.reaches(1, slider.last)
         assert stop > 0 and not slider.alike(0, stop), slider.values
-        assert slider.pixels() != first, slider.values
+        assert number or slider.pixels() != first, slider.values
     assert in_firefox.trouble == []

@@ -1,16 +1,10 @@
 """What holds for every task: it is enough to register one in `TASKS`."""
 
 import math
-import os
 import pickle
 import pkgutil
-import re
-import shutil
-import subprocess
-import sys
 from dataclasses import FrozenInstanceError, fields, is_dataclass
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -144,29 +138,3 @@ def test_a_count_that_is_none_is_refused_by_name(name):
 def test_a_split_may_be_empty(name):
     for split in SPLITS:
         assert len(small(name, **{split: 0}).sample(split).inputs) == 0
-
-
-def test_the_guide_adds_a_task_with_one_file_and_two_lines(tmp_path):
-    """In a copy of the package, this file's tests then cover the new task."""
-    root = Path(__file__).parents[2]
-    shutil.copytree(root / "geolab", tmp_path / "geolab",
-                    ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(__file__, tmp_path / "test_registry.py")
-
-    guide = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    block = r"```python\n# (geolab/tasks/\w+\.py)\n(.*?)```"
-    file, source = re.search(block, guide, re.DOTALL).groups()
-    lines = r'with `(from .* import \w+)` and `("([\w-]+)": \w+,)` in `geolab/tasks/__init__.py`'
-    imported, entry, name = re.search(lines, guide).groups()
-    (tmp_path / file).write_text(source, encoding="utf-8")
-    registry = tmp_path / "geolab/tasks/__init__.py"
-    text = registry.read_text(encoding="utf-8")
-    before, opening, after = text.partition("TASKS: dict[str, type[Task]] = {\n")
-    registry.write_text(f"{before}{imported}\n\n{opening}    {entry}\n{after}", encoding="utf-8")
-
-    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-k",
-               f"{name} or public", "test_registry.py"]
-    run = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)},
-                         capture_output=True, text=True, timeout=300)
-    assert run.returncode == 0, run.stdout[-3000:]
-    assert len(re.findall(rf"\b{name}\b.* PASSED", run.stdout)) >= 10
