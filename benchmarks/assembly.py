@@ -31,8 +31,7 @@ from triton.compiler import ASTSource
 from benchmarks.cases import CASES, SIZES, STREAMS, Case
 from benchmarks.command import add_output, check_output, rounded
 from benchmarks.timing import outputs_of
-from geolab.kernels import launch
-from geolab.kernels.twins import TWINS
+from geolab.kernels import every_twin, launch
 from studies.engine.results import record
 
 # a kernel, its programs, its arguments by name, and options such as num_warps
@@ -139,7 +138,7 @@ def passes(case: Case, N: int, d: int, dtype: torch.dtype = torch.bfloat16) -> l
             outputs = outputs_of(kernel, inputs)
             torch.autograd.grad(outputs, inputs, [torch.empty_like(y) for y in outputs])
 
-    kernel = partial(TWINS[case.twin], **case.options)
+    kernel = partial(every_twin()[case.twin], **case.options)
     drawn = case.inputs(N, STREAMS, d, lambda *shape: torch.empty(shape, dtype=dtype),
                         lambda *shape: torch.empty(shape))
     inputs = tuple(x.detach().requires_grad_() for x in drawn)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import iter_modules
 
 import torch
 from torch import Tensor
@@ -128,7 +129,14 @@ def _twins() -> dict[str, Callable]:
     if (find_spec("triton") is None or not runs
             or tuple(map(int, import_module("triton").__version__.split(".")[:2])) < (3, 4)):
         return {}
-    return import_module("geolab.kernels.twins").TWINS
+    return every_twin()
+
+
+def every_twin() -> dict[str, Callable]:
+    """The kernels of all files of this folder by operator. Raises: ImportError without Triton."""
+    for module in iter_modules(__path__):
+        import_module(f"geolab.kernels.{module.name}")
+    return import_module("geolab.kernels.launch").TWINS
 
 
 TWINS = _twins()

@@ -23,6 +23,7 @@ from geolab.kernels.launch import (
     power_of_two,
     require,
     sizes,
+    twin,
 )
 
 # The backward pass is unrolled, with its history in registers, up to this value of
@@ -31,6 +32,7 @@ from geolab.kernels.launch import (
 UNROLLED = 384
 
 
+@twin
 def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row") -> Tensor:
     """The doubly stochastic P, as `operators.sinkhorn` in its dual form, for n up to 8.
 

@@ -38,6 +38,7 @@ from geolab.kernels.launch import (
     op,
     require,
     sizes,
+    twin,
 )
 from geolab.kernels.registers import dot, load_row, plus, scaled, store_row, times, unit
 
@@ -46,6 +47,7 @@ from geolab.kernels.registers import dot, load_row, plus, scaled, store_row, tim
 MATRICES = 2048 if INTERPRETED else 32
 
 
+@twin
 def cayley_rank2(u: Tensor, v: Tensor, beta: Tensor | float) -> Tensor:
     """Q for M = β/2 (u vᵀ − v uᵀ), as `operators.cayley_rank2`, for n up to 8.
 
@@ -57,6 +59,7 @@ def cayley_rank2(u: Tensor, v: Tensor, beta: Tensor | float) -> Tensor:
     return _cayley_rank2(*(t.float().contiguous() for t in (u, v, beta)))
 
 
+@twin
 def cayley_skew4(w: Tensor) -> Tensor:
     """Q of a skew 4 × 4 matrix, as `operators.cayley_skew4`.
 

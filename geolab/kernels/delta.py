@@ -29,6 +29,7 @@ from geolab.kernels.launch import (
     require,
     sizes,
     summed,
+    twin,
 )
 
 # Numbers per program of the diagonal update: each thread has 16 of each vector, in two loads.
@@ -37,6 +38,7 @@ BLOCK = 32768 if INTERPRETED else 2048
 
 # ---------------------------------------------------------------- the delta update
 
+@twin
 def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tensor | float,
                  erase: bool = True, eps: float | None = None) -> Tensor:
     """X + β k (vᵀ − kᵀX), as `operators.delta_update`.
@@ -133,6 +135,7 @@ differentiate(_delta_update, _vjp, _kept)
 
 # ---------------------------------------------------------------- the diagonal update
 
+@twin
 def diagonal_update(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor) -> Tensor:
     """X + β ⊙ (h − α X), as `operators.diagonal_update`.
 

@@ -34,6 +34,7 @@ from geolab.kernels.launch import (
     require,
     sizes,
     summed,
+    twin,
 )
 from geolab.kernels.registers import dot, plus, scaled, times
 from geolab.kernels.tiles import added, zeros
@@ -43,6 +44,7 @@ from geolab.kernels.tiles import added, zeros
 CHUNK = 1024
 
 
+@twin
 def gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor | float,
               direction: Tensor | None = None, gate: Tensor | float | None = None) -> Tensor:
     """(γ Q + (1 − γ) H) X, as `operators.gated_mix`, for n up to 8.

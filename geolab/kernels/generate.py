@@ -27,13 +27,14 @@ import triton.language as tl
 from torch import Tensor
 
 from geolab.kernels import launch, tiles
-from geolab.kernels.launch import INTERPRETED, buffer, cdiv, differentiate, op, require, sizes
+from geolab.kernels.launch import INTERPRETED, buffer, cdiv, differentiate, op, require, sizes, twin
 from geolab.kernels.tiles import Layout
 
 NUMBERS = 32768 if INTERPRETED else 2048  # outputs of tokens, in a program of `_join` or `_scale`
 PACK = 4096 if INTERPRETED else 64  # columns of W, in a program of `_pack`
 
 
+@twin
 def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """W (x / rms x), as `operators.rms_linear`, for up to 128 outputs.
 

@@ -34,11 +34,12 @@ from torch import Tensor
 
 from geolab.checks import require_leading, require_width
 from geolab.kernels import generate, launch
-from geolab.kernels.launch import buffer, expanded
+from geolab.kernels.launch import buffer, expanded, twin
 from geolab.kernels.streams import read_apart
 from geolab.kernels.tiles import Layout
 
 
+@twin
 def stream_generate_read(x: Tensor, weight: Tensor, eps: float,
                          generated: Callable) -> tuple[Tensor, ...]:
     """X, aᵀX and the coefficients, as `operators.stream_generate_read`, for n up to 4.
@@ -53,6 +54,7 @@ def stream_generate_read(x: Tensor, weight: Tensor, eps: float,
     return _heard(_Ported.apply(x, port), *found[:3], generated)
 
 
+@twin
 def stream_join(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor, weight: Tensor,
                 eps: float, generated: Callable) -> tuple[Tensor, ...]:
     """Z, aᵀZ and the coefficients, as `operators.stream_join`, for n up to 4.

@@ -15,11 +15,18 @@ from torch.library import custom_op
 
 from geolab.kernels import DTYPES, batched
 
+TWINS: dict[str, Callable] = {}  # every kernel, by the name of its operator
 allocate = torch.empty  # the tests replace it, so that outputs begin as NaN
 INTERPRETED = triton.knobs.runtime.interpret
 
 
 # ---------------------------------------------------------------- an operator and its gradient
+
+def twin(function: Callable) -> Callable:
+    """A decorator: this is the kernel of the operator that has its name."""
+    TWINS[function.__name__] = function
+    return function
+
 
 class Operator:
     """A launch that torch.compile sees as an operator of torch.library, and that eager code calls

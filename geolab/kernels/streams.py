@@ -19,10 +19,12 @@ from geolab.kernels.launch import (
     require,
     sizes,
     summed,
+    twin,
 )
 from geolab.kernels.tiles import across, added, along, coefficients, store_sums, vectors, zeros
 
 
+@twin
 def stream_read(x: Tensor, weights: Tensor) -> Tensor:
     """aᵀX, as `operators.stream_read`, for n up to 8.
 
@@ -33,6 +35,7 @@ def stream_read(x: Tensor, weights: Tensor) -> Tensor:
     return _stream_read(x.contiguous(), *groups(weights, x.shape[:-2], 1))
 
 
+@twin
 def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
     """H X, as `operators.stream_mix` for a square H, for n up to 8.
 
@@ -43,6 +46,7 @@ def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
     return _stream_mix(x.contiguous(), *groups(matrix, x.shape[:-2], 2), None, 1, None)
 
 
+@twin
 def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> Tensor:
     """H X + b ⊗ h, as `operators.stream_mix_write`, for n up to 8.
 

@@ -1,0 +1,34 @@
+"""What is measured: each operator that has a kernel, the inputs that it takes, and its floor in
+bytes. An operator's floor and case stand in the file of its idea, whose CASES are found here.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+import torch
+from torch import Tensor
+
+from benchmarks.cases.case import EPS, Bytes, Case, Draw
+from benchmarks.cases.delta import CHANNELS, COMPOSED
+from benchmarks.cases.streams import split
+
+__all__ = ["CASES", "CHANNELS", "COMPOSED", "EPS", "SIZES", "STREAMS", "Bytes", "Case", "draws",
+           "split"]
+
+# pairs of N and d; a matrix per token has no features
+SIZES = {"state": ((8192, 4096), (65536, 768)), "matrices": ((8192, 0), (65536, 0))}
+STREAMS = 4
+
+CASES: dict[str, Case] = {}
+for idea in iter_modules(__path__, "benchmarks.cases."):
+    CASES |= getattr(import_module(idea.name), "CASES", {})
+
+
+def draws(device: str, dtype: torch.dtype, seed: int) -> tuple[Draw, Draw]:
+    """The functions `state` and `number` that a case draws its inputs with: normal numbers."""
+    generator = torch.Generator(device).manual_seed(seed)
+
+    def number(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, device=device)
+
+    return lambda *shape: number(*shape).to(dtype), number

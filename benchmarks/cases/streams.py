@@ -1,0 +1,90 @@
+"""Streams: read, mixed, mixed and written, one operator at a time and joined."""
+
+from math import isqrt
+
+from torch import Tensor
+
+from benchmarks.cases.case import EPS, Bytes, Case
+from geolab import operators
+
+
+def stream_read(N: int, n: int, d: int, e: int = 2) -> Bytes:
+    """aᵀX. Forward reads n vectors and writes one; backward reads n + 1 and writes n."""
+    return Bytes((n + 1) * e * N * d + 4 * N * n, (2 * n + 1) * e * N * d + 8 * N * n)
+
+
+def stream_mix(N: int, n: int, d: int, e: int = 2) -> Bytes:
+    """H X. Forward reads n vectors and writes n; backward reads 2n and writes n."""
+    return Bytes(2 * n * e * N * d + 4 * N * n**2, 3 * n * e * N * d + 8 * N * n**2)
+
+
+def stream_mix_write(N: int, n: int, d: int, e: int = 2, *, rows: int | None = None,
+                     written: int | None = None) -> Bytes:
+    """H X + b ⊗ h. Forward reads n + 1 vectors and writes n; backward reads 2n + 1 and writes
+    n + 1.
+
+    Arguments:
+        rows: how many rows of coefficients there are, if tokens share them.
+        written: bytes per number of h, if it has another dtype than the state.
+    """
+    rows, written = N if rows is None else rows, e if written is None else written
+    return Bytes((2 * n * e + written) * N * d + 4 * rows * (n**2 + n),
+                 (3 * n * e + 2 * written) * N * d + 8 * rows * (n**2 + n))
+
+
+def stream_join(N: int, n: int, d: int, e: int = 2) -> Bytes:
+    """H X + b ⊗ h, what the next sublayer reads of it, and the n² + 2n coefficients that it
+    generates. Forward reads n + 1 vectors and writes n + 1; backward reads 2n + 2 and writes n + 1.
+    """
+    O, given = n**2 + 2 * n, n**2 + n
+    return Bytes((2 * n + 2) * e * N * d + 4 * N * (O + given) + 4 * O * n * d,
+                 (3 * n + 3) * e * N * d + 4 * N * (O + 2 * given) + 8 * O * n * d)
+
+
+def _read(N, n, d, state, number):
+    return state(N, n, d), number(N, n)
+
+
+def _mix(N, n, d, state, number):
+    return state(N, n, d), number(N, n, n)
+
+
+def _mix_write(N, n, d, state, number):
+    return state(N, n, d), number(N, n, n), number(N, n), state(N, d)
+
+
+def _join(N, n, d, state, number):
+    return *_mix_write(N, n, d, state, number), number(n * (n + 2), n * d) / (n * d)**0.5
+
+
+def split(numbers: Tensor) -> tuple[Tensor, ...]:
+    """The numbers of `stream_join`, n² + 2n per token, as a, b and H, as they are."""
+    n = isqrt(numbers.shape[-1] + 1) - 1
+    read, write, mix = numbers.split((n, n, n**2), dim=-1)
+    return read, write, mix.unflatten(-1, (n, n))
+
+
+def _shared(N, n, d, state, number):
+    return state(N, n, d), number(n, n), number(n), state(N, d)
+
+
+def _autocast(N, n, d, state, number):
+    return number(N, n, d), number(N, n, n), number(N, n), number(N, d).bfloat16()
+
+
+CASES = {
+    "stream_read": Case("stream_read", operators.stream_read, _read, stream_read),
+    "stream_mix": Case("stream_mix", operators.stream_mix, _mix, stream_mix),
+    "stream_mix_write": Case(
+        "stream_mix_write", operators.stream_mix_write, _mix_write, stream_mix_write),
+    "stream_mix_write, shared": Case(  # one row of coefficients for all tokens
+        "stream_mix_write", operators.stream_mix_write, _shared,
+        lambda N, n, d, e: stream_mix_write(N, n, d, e, rows=1)),
+    "stream_mix_write, autocast": Case(  # a float32 state, and a bfloat16 sublayer
+        "stream_mix_write", operators.stream_mix_write, _autocast,
+        lambda N, n, d, e: stream_mix_write(N, n, d, 4, written=2)),
+    "stream_join": Case(
+        "stream_join", operators.stream_join, _join, stream_join,
+        options={"eps": EPS, "generated": split},
+        roundings=2),  # Z, and the numbers in a that are made from it
+}
