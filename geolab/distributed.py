@@ -113,7 +113,7 @@ def parallel(model: nn.Module, engine: Engine) -> nn.Module:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    from geolab.models.backbone import Layer
+    from geolab.models.layers import Layer
     for tensor in model.state_dict().values():
         dist.broadcast(tensor, 0)
     mesh = init_device_mesh(next(model.parameters()).device.type, (world(),))

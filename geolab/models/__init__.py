@@ -1,7 +1,8 @@
 """Networks: the backbone that takes any residual, and the geometric Transformers."""
 # ruff: noqa: I001  (sorted, but not one name per line, which would fill a page)
 
-from geolab.models.backbone import Transformer, TransformerConfig
+from geolab.models.backbone import Transformer
+from geolab.models.config import TransformerConfig
 from geolab.models.decoder import GeometricDecoder
 from geolab.models.geometric import KINDS, GeometricConfig, GeometricTransformer
 from geolab.models.heads import ContinuousModel, PointModel, TokenModel

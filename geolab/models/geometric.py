@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_count, require_option, require_width
-from geolab.models.backbone import angles, require_length
+from geolab.models.layers import angles, require_length
 from geolab.models.messages import MessagePassing, RelationGraph, path_graph
 
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}

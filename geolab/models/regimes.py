@@ -27,8 +27,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_option
-from geolab.models.backbone import require_length
 from geolab.models.geometric import Attention, Block, Convolution, Step
+from geolab.models.layers import require_length
 
 STRICT, ADMISSIBLE = "strict causal", "admissible augmentation"
 TRANSITION, FUTURE = "transition", "future-informed"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from geolab.models import TokenModel, Transformer, TransformerConfig
-from geolab.models.backbone import Layer
+from geolab.models.layers import Layer
 from geolab.probes import composite_gain
 from geolab.tasks import Copy
 from geolab.training import Budget

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from geolab.models import TokenModel, TransformerConfig
-from geolab.models.backbone import Layer
+from geolab.models.layers import Layer
 from geolab.probes import effective_rank, states, statistics_by_layer
 from geolab.tasks import Task, Text
 from geolab.training import Budget

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from geolab import kernels
 from geolab.models import ContinuousModel, PointModel, TokenModel, Transformer, TransformerConfig
-from geolab.models.backbone import MLP, Attention, Layer, rotate
+from geolab.models.layers import MLP, Attention, Layer, rotate
 from geolab.penalties import collect_penalties
 from geolab.probes import future_influence, influence
 from geolab.residuals import REGISTRY, Additive
