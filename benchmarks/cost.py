@@ -229,7 +229,7 @@ def gather_seconds(whole: float, gpus: int, device: Device) -> float:
     return between + (node - 1) / node * whole / device.link
 
 
-class Step(NamedTuple):
+class StepCost(NamedTuple):
     """Seconds of one step on each GPU."""
 
     compute: float
@@ -249,7 +249,7 @@ class Step(NamedTuple):
 
 
 def step(size: Size, batch: int, gpus: int, utilisation: float, device: Device = H200,
-         sharded: bool = False, sequences: int | None = None, recompute: bool = False) -> Step:
+         sharded: bool = False, sequences: int | None = None, recompute: bool = False) -> StepCost:
     """One step on `batch` sequences, spread over `gpus`. The GPU with the most of them sets the
     pace.
 
@@ -274,6 +274,6 @@ def step(size: Size, batch: int, gpus: int, utilisation: float, device: Device =
         communication = rounds * (2 * gather_seconds(2 * P, gpus, device) + scatter)
     # AdamW reads four float32 numbers per parameter, and writes all but the gradient
     adamw = 28 * P / (gpus if sharded else 1)
-    return Step(tokens * operations(size) / (utilisation * device.operations),
+    return StepCost(tokens * operations(size) / (utilisation * device.operations),
                 tokens * residual_bytes(size, recompute) / device.memory_rate,
                 adamw / device.memory_rate, communication)

@@ -61,7 +61,7 @@ REGIMES = {
 }
 
 
-class Mixer(nn.Module):
+class Depthwise(nn.Module):
     """Depthwise convolution over positions, of the state or of a hint in its place."""
 
     def __init__(self, width: int, both_sides: bool):
@@ -84,7 +84,7 @@ def make_block(regime: Regime, width: int, heads: int, dropout: float) -> Block:
     f = {"A": Attention(width, heads, dropout if plain else 0.0, causal=True),
          "F": nn.Sequential(up, *act, down)}
     if not plain:
-        f["C"] = Mixer(width, regime.both_sides)
+        f["C"] = Depthwise(width, regime.both_sides)
     return Block({letter: Step(f[letter], width, dropout=dropout) for letter in f})
 
 

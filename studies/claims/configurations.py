@@ -161,7 +161,7 @@ MGT_VARIANTS = {  # table 1 -> options of the residual "mgt"
 
 
 @dataclass(frozen=True)
-class Protocol:
+class Plan:
     """An experiment that a paper plans. None and () stand where it leaves the value open."""
 
     source: str                   # a key of claims.SOURCES
@@ -209,13 +209,13 @@ def _chosen(name: str, stated: int | None, given: int | None) -> int:
     return chosen
 
 
-def _mgt(number: int, question: str, **values) -> Protocol:
+def _mgt(number: int, question: str, **values) -> Plan:
     unstated = {"heads": None, "parameters": None, "batch": None, "lr": None, "seeds": None}
-    return Protocol("MGT", f"experiment {number}", question, **unstated | values)
+    return Plan("MGT", f"experiment {number}", question, **unstated | values)
 
 
 PAIR = ("Standard", "MGT (Full)")
-MGT_PROTOCOLS = {
+MGT_PLANS = {
     "mgt-rank": _mgt(
         1, "Does the rank of trained hidden states fall with depth?", data=("WikiText-2",),
         variants=PAIR, layers=(12, 24, 48, 100), width=256, epochs=50, seeds=3,

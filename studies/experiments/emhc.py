@@ -19,7 +19,7 @@ from geolab.probes import future_influence, norm_drift, operators_by_layer
 from geolab.tasks import Echo, Gyroscope, NearPi, Task
 from geolab.training import Budget
 from studies.claims.configurations import EMHC, EMHC_BUDGET, EMHC_SEEDS
-from studies.claims.measured import over_seeds
+from studies.claims.repeated import over_seeds
 from studies.engine.arm import Arm, comparison
 from studies.engine.decay import every_matrix_decays
 from studies.engine.protocol import Protocol

@@ -13,7 +13,7 @@ from functools import partial
 
 from geolab.tasks import Task
 from studies.claims.configurations import EMHC_BUDGET, EMHC_PUBLISHED
-from studies.claims.measured import Number, over_seeds
+from studies.claims.repeated import Number, over_seeds
 from studies.engine.arm import Arm, comparison
 from studies.engine.run import Study
 from studies.experiments.emhc import (

@@ -20,7 +20,7 @@ from geolab.probes import cech_residual, dirichlet_energy, persistence, total_pe
 from geolab.tasks import Task, Words
 from geolab.training import Budget
 from studies.claims import TABLES
-from studies.claims.measured import over_seeds
+from studies.claims.repeated import over_seeds
 from studies.engine.arm import Arm, comparison
 from studies.engine.protocol import Protocol
 from studies.engine.run import Study

@@ -14,7 +14,7 @@ from geolab.residuals.layer_scale import LayerScale
 from geolab.residuals.mgt_forms import MHCDelta, Projected, TokenRate
 from geolab.tasks import Copy, Task, Text
 from geolab.training import Budget
-from studies.claims.configurations import MGT_PROTOCOLS, MGT_VARIANTS
+from studies.claims.configurations import MGT_PLANS, MGT_VARIANTS
 from studies.engine.arm import Arm, comparison
 from studies.engine.protocol import Protocol
 from studies.engine.run import Study
@@ -77,7 +77,7 @@ def medium() -> list[Arm]:
 
 def paper() -> list[Arm]:
     """The paper's protocol on bytes: an epoch of WikiText-2 has 10.9 million of them."""
-    two = MGT_PROTOCOLS["mgt-ablation"]
+    two = MGT_PLANS["mgt-ablation"]
     text = Text("wikitext-2", context=256, size=11_000_000)
     epoch = 10_900_000 // (two.batch * 256)
     budget = Budget(steps=two.epochs * epoch, batch=two.batch, evaluate_every=epoch)

@@ -8,7 +8,7 @@ from functools import partial
 
 from geolab.tasks import Task, Text
 from geolab.training import Budget
-from studies.claims.configurations import MGT_PROTOCOLS
+from studies.claims.configurations import MGT_PLANS
 from studies.engine.arm import Arm, comparison
 from studies.engine.protocol import Protocol
 from studies.engine.run import Study
@@ -49,7 +49,7 @@ def medium() -> list[Arm]:
 
 
 def paper() -> list[Arm]:
-    four, batch = MGT_PROTOCOLS["mgt-depth"], MGT_PROTOCOLS["mgt-ablation"].batch
+    four, batch = MGT_PLANS["mgt-depth"], MGT_PLANS["mgt-ablation"].batch
     text = Text("wikitext-2", context=256, size=11_000_000)
     epoch = 10_900_000 // (batch * 256)
     return comparison("depth", at_depths(text, four.parameters, four.layers, heads=4,

@@ -16,7 +16,7 @@ from geolab.models.layers import Layer
 from geolab.probes import effective_rank, states, statistics_by_layer
 from geolab.tasks import Task, Text
 from geolab.training import Budget
-from studies.claims.configurations import MGT_PROTOCOLS
+from studies.claims.configurations import MGT_PLANS
 from studies.engine.arm import Arm, comparison
 from studies.engine.protocol import Protocol
 from studies.engine.run import Study
@@ -108,7 +108,7 @@ def small() -> list[Arm]:
 
 
 def at_depths(text: Text, budget: Budget, max_length: int) -> Builds:
-    one = MGT_PROTOCOLS["mgt-rank"]
+    one = MGT_PLANS["mgt-rank"]
     return {f"{name}, {layers} blocks": model for layers in one.layers
             for name, model in deep(text, backbone(one.width, layers, 4, max_length),
                                     budget).items()}
@@ -121,7 +121,7 @@ def medium() -> list[Arm]:
 
 
 def paper() -> list[Arm]:
-    one, batch = MGT_PROTOCOLS["mgt-rank"], MGT_PROTOCOLS["mgt-ablation"].batch
+    one, batch = MGT_PLANS["mgt-rank"], MGT_PLANS["mgt-ablation"].batch
     text = Text("wikitext-2", context=256, size=11_000_000)
     epoch = 10_900_000 // (batch * 256)
     budget = Budget(steps=one.epochs * epoch, batch=batch, evaluate_every=epoch)

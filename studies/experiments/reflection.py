@@ -21,7 +21,7 @@ from geolab.models.reflectors import (
 )
 from geolab.tasks import Negation, Task
 from geolab.training import Budget
-from studies.claims.measured import over_seeds
+from studies.claims.repeated import over_seeds
 from studies.engine.arm import Arm, comparison
 from studies.engine.protocol import Protocol
 from studies.engine.run import Study

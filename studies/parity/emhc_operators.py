@@ -14,7 +14,7 @@ STREAMS, WIDTH, HIDDEN = 4, 2, 8
 Weights = dict[str, Tensor]
 
 
-class Step(nn.Module):
+class OneSublayer(nn.Module):
     """One step of a residual around x -> tanh(linear x): (B, T, n D) -> (B, T, n D)."""
 
     def __init__(self, residual: Residual):
@@ -98,7 +98,7 @@ def _mixer(name: str, called: str, translate: Callable[[Weights], Weights], diff
     residual, options = EMHC_MIXERS[name]
 
     def build() -> nn.Module:
-        return Step(make_residual(residual, WIDTH, streams=STREAMS, **options, **sizes))
+        return OneSublayer(make_residual(residual, WIDTH, streams=STREAMS, **options, **sizes))
     return Public(f"emhc-{name}", "E-MHC-Geo", called, f'EMHC_MIXERS["{name}"]', build, translate,
                   differs)
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from geolab.models import Transformer
-from studies.claims import CONFIGURATIONS, MGT_PROTOCOLS, SOURCES, TABLES
+from studies.claims import CONFIGURATIONS, MGT_PLANS, SOURCES, TABLES
 from studies.claims.configurations import (
     DDL_CONTROLS,
     EMHC,
@@ -12,7 +12,7 @@ from studies.claims.configurations import (
 )
 
 every_configuration = pytest.mark.parametrize("key", CONFIGURATIONS)
-every_protocol = pytest.mark.parametrize("key", MGT_PROTOCOLS)
+every_protocol = pytest.mark.parametrize("key", MGT_PLANS)
 
 
 def count(module):
@@ -139,7 +139,7 @@ def test_the_controls_of_the_matrix_state_are_as_large_as_what_they_control():
 
 @every_protocol
 def test_a_protocol_builds_each_of_its_variants(key):
-    protocol = MGT_PROTOCOLS[key]
+    protocol = MGT_PLANS[key]
     assert (protocol.source in SOURCES and protocol.measures and protocol.predictions
             and protocol.question.endswith("?"))
     for variant in protocol.variants:
@@ -154,7 +154,7 @@ def test_a_protocol_builds_each_of_its_variants(key):
 
 
 def test_what_a_protocol_states_can_not_be_changed_and_what_it_leaves_open_must_be_given():
-    rank, beta = MGT_PROTOCOLS["mgt-rank"], MGT_PROTOCOLS["mgt-beta"]
+    rank, beta = MGT_PLANS["mgt-rank"], MGT_PLANS["mgt-beta"]
     with pytest.raises(ValueError, match="layers must be one of 12, 24, 48, 100, got 6"):
         rank.backbone(6, heads=8)
     with pytest.raises(ValueError, match="width is 256 in this protocol, got 128"):
@@ -166,7 +166,7 @@ def test_what_a_protocol_states_can_not_be_changed_and_what_it_leaves_open_must_
 
 
 def test_the_language_models_stated_size_is_not_that_of_its_blocks():
-    protocol = MGT_PROTOCOLS["mgt-language"]
+    protocol = MGT_PLANS["mgt-language"]
     standard, full = (count(Transformer(protocol.backbone(24), "mgt", **MGT_VARIANTS[v]).layers)
                       for v in protocol.variants)
     assert standard == pytest.approx(75.5e6, rel=0.01) and full == pytest.approx(100.7e6, rel=0.01)
