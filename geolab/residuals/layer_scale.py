@@ -1,4 +1,4 @@
-"""x + s ⊙ F(x): LayerScale (Touvron et al. 2021, CaiT), one learned number per feature.
+"""x ← x + s ⊙ F(x): LayerScale (Touvron et al. 2021, CaiT), one learned number per feature.
 
 Whoever tries a gate on the sublayer's output needs it as a control.
 """
@@ -15,6 +15,8 @@ class LayerScale(Residual):
     Arguments:
         start: s before training; CaiT takes 0.1 up to 18 blocks.
     """
+
+    spectrum = "1"
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, start: float = 0.1):
         super().__init__(width, index, count)

@@ -37,9 +37,10 @@ def small(tmp_path_factory):
     shutil.copytree(ROOT / "tools", root / "tools")
     for name in ("book/_ext", "book/_static"):
         shutil.copytree(ROOT / name, root / name)
-    (root / "studies").mkdir()
+    (root / "studies/engine").mkdir(parents=True)
     for name in ("_config.yml", "requirements.txt", "pyproject.toml", "book/references.bib",
-                 "CITATION.cff", "studies/__init__.py", "studies/engine/closure.py"):
+                 "CITATION.cff", "studies/__init__.py",
+                 "studies/engine/__init__.py", "studies/engine/closure.py"):
         shutil.copy(ROOT / name, root / name)
     (root / "_toc.yml").write_text("format: jb-book\nroot: book/intro\nchapters:\n"
                                    "- file: notebooks/01_good\n- file: notebooks/02_bad\n")

@@ -41,14 +41,12 @@ def test_the_command_says_what_the_rows_would_say(tmp_path, monkeypatch, capsys)
                      claim=Claim({"linear": 1, "biased": -1}))
     monkeypatch.setitem(STUDIES, "toy", TOY)
     monkeypatch.setattr(ledger, "HYPOTHESES", [*HYPOTHESES, row])
-    ledger._found.cache_clear()
     out = tmp_path / "mine.json"
     asked = ["toy", "--lr", "7e-3", "--warmup", "0.4", "--out", str(out), "--folder",
              str(tmp_path / "runs")]
     assert command.main(asked) == 0
     assert "--lr 0.007 --warmup 0.4" in read(out)["command"]
     assert "toy-bias: " in capsys.readouterr().out
-    ledger._found.cache_clear()
 
 
 @pytest.mark.parametrize("asked, message", [
