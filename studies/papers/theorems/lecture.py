@@ -27,7 +27,8 @@ THEOREMS = [
             "In the large-width limit branches are small relative to x.",
             ORDER, "commutator-gaussian", "fails as stated",
             "The lecture assumes it, to find how the energy scales. At the usual scaling the "
-            "entries of both have a size that doesn't depend on the width, and the expected commutator tends to a constant."),
+            "entries of both have a size that doesn't depend on the width, and the expected "
+            "commutator tends to a constant."),
     Theorem("GT", "smoothing",
             "A smoothing operator C in the block lowers E(A, F), E(A, C) and E(C, F).",
             ORDER, "smoothing-blind", "fails as stated",
