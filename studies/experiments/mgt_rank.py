@@ -72,8 +72,9 @@ def left_by_centring(x: Tensor) -> Tensor:
 
 
 def decay(ranks: list[float]) -> dict:
-    """The paper's two numbers: the last block's rank over the first's, and the least-squares slope
-    of the logarithm over blocks passed. Beside them the last one and the largest rise of a block.
+    """The last block's rank over the first's, and the paper's slope: that of the logarithm over
+    blocks passed, by least squares. Beside them the last one and the largest rise of a block. (The
+    paper's ρ divides by the rank before the first block.)
     """
     logs = np.log(ranks)
     found = {"last": ranks[-1], "ratio": ranks[-1] / ranks[1],

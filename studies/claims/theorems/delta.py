@@ -9,8 +9,9 @@ THEOREMS = [
             "Delta updates generalise the residual connection: a delta step can be any additive "
             "step.",
             DELTA_TRANSFORMER, "ddl-contains-additive", "holds with a correction",
-            "With the value kᵀx + ‖h‖/β. The k-Map that is trained can't choose it: its value and "
-            "rate don't see the length of F."),
+            "With d_v = 1 and the value kᵀx + ‖h‖/β. With more channels a delta step has rank 1, "
+            "and an additive step any rank. The k-Map that is trained can't choose it: its value "
+            "and rate don't see the length of F."),
     Theorem("DDL", "section 4.1",
             "RMS-normalising k̃ with ε²/d and scaling by 1/√d gives k̃ / √(‖k̃‖² + ε²).",
             DELTA_TRANSFORMER, "ddl-guard", "holds",

@@ -26,8 +26,10 @@ THEOREMS = [
             "− β.",
             DELTA, "delta-spectrum", "holds"),
     Theorem("DDL", "theorem 3.1",
-            "I − β k kᵀ has eigenvalue 1 with multiplicity d − 1 and 1 − β with eigenvector k.",
-            DELTA, "delta-spectrum", "holds"),
+            "I − β k kᵀ has eigenvalue 1 with multiplicity d − 1 and eigenspace k⊥, and 1 − β with "
+            "eigenvector k.",
+            DELTA, "delta-spectrum", "holds with a correction",
+            "For β ≠ 0. At β = 0 the operator is I, and the eigenspace of 1 is the whole space."),
     Theorem("DDL", "corollary 3.2",
             "The determinant is 1 − β, and (1 − β)^d_v on a state of d_v value channels.",
             DELTA, "delta-determinant", "holds",

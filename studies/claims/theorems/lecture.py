@@ -26,8 +26,9 @@ THEOREMS = [
     Theorem("GT", "mean-field assumption",
             "In the large-width limit branches are small relative to x.",
             ORDER, "commutator-gaussian", "fails as stated",
-            "At the usual scaling the entries of both have a size that doesn't depend on the "
-            "width, and the expected commutator tends to a constant."),
+            "The lecture assumes it, to find how the energy scales. At the usual scaling the "
+            "entries of both have a size that doesn't depend on the width, and the expected "
+            "commutator tends to a constant."),
     Theorem("GT", "smoothing",
             "A smoothing operator C in the block lowers E(A, F), E(A, C) and E(C, F).",
             ORDER, "smoothing-blind", "fails as stated",
@@ -100,10 +101,10 @@ THEOREMS = [
             "padded on both sides, reads one position ahead per block. The notebook doesn't say "
             "so."),
     Theorem("GT", "listing 2",
-            "A causal mask makes the decoder block predict from the prefix.",
-            REGIMES, "convolution-leaks", "fails as stated",
-            "The mask is on attention. The convolution beside it reads one position ahead per "
-            "block."),
+            "The decoder block masks its self-attention causally.",
+            REGIMES, "convolution-leaks", "holds with a correction",
+            "The block isn't causal all the same: the convolution behind the mask reads one "
+            "position ahead per block. The lecture doesn't say that it is causal."),
     Theorem("GT", "GT-PredictiveHint",
             "Its detached prediction can still carry information of the future (lecture 9 of the "
             "same course).",

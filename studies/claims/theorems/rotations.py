@@ -152,11 +152,12 @@ THEOREMS = [
             "With n the number of streams. On the state of n·d numbers both ends are rotations "
             "when d is even (gate-state)."),
     Theorem("E-MHC-Geo", "tables 1 and 4, eigenvalue −1",
-            "Among the compared models only the hybrid has a direct −1 operator, by its gate.",
+            "Among the compared models only the hybrid has a direct −1 operator beside its "
+            "rotations, by its gate.",
             GATE, "gate-no-minus-one", "fails as stated",
-            "With finite parameters its gate lies in (0, 1), and the blend excludes −1 as the "
-            "Cayley transform does; both approach it. JPmHC's two steps attain it, and so do "
-            "signs."),
+            "Table 1 itself gives DDL a −1 operator, at β = 2, without rotations. With finite "
+            "parameters the hybrid's gate lies in (0, 1), and the blend excludes −1 as the Cayley "
+            "transform does; both approach it. JPmHC's two steps attain it, and so do signs."),
     Theorem("E-MHC-Geo", "tables 1 and 4, determinant",
             "The determinant of the hybrid adapts.",
             GATE, "gate-determinant", "holds with a correction",
@@ -167,10 +168,11 @@ THEOREMS = [
             "−1, and at γ → 0 the reflection; between the ends it varies.",
             GATE, "gate-ends", "holds"),
     Theorem("E-MHC-Geo", "section 9.6 and table 8",
-            "From a neutral start gates may stay intermediate.",
-            GATE, "gate-binary", "fails as stated",
-            "Mean and deviation of its table are those of 8 and of 9 gates at 1 among twelve, and "
-            "of no gate further than 0.012 from an end. Its curves at ½ are means of two gates."),
+            "From a neutral start gates may stay intermediate or specialise by layer.",
+            GATE, "gate-binary", "holds with a correction",
+            "They specialise, by sublayer, and none stays intermediate. Mean and deviation of its "
+            "table are those of 8 and of 9 gates at 1 among twelve, and of no gate further "
+            "than 0.012 from an end. Its curves at ½ are means of two gates."),
     Theorem("E-MHC-Geo", "section 9.7 and table 8",
             "Biased starts collapse to their nearest boundary.",
             GATE, "gate-binary", "holds with a correction",
