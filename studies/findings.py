@@ -7,7 +7,7 @@
 from collections.abc import Mapping
 from functools import cache
 
-from studies.claims.hypotheses import HYPOTHESES, Hypothesis
+from studies.claims.hypothesis import HYPOTHESES, Hypothesis
 from studies.engine import results
 from studies.engine.judge import Finding, judge
 from studies.experiments.registry import STUDIES

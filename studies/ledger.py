@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from studies import findings
-from studies.claims.hypotheses import HYPOTHESES, Hypothesis
+from studies.claims.hypothesis import HYPOTHESES, Hypothesis
 from studies.engine import results
 from studies.engine.judge import Claim, Effect, Finding, effect, log_loss, loss, with_base
 

@@ -1,13 +1,12 @@
-"""What the papers claim, as data.
+"""What the papers claim, as data: YAML files of theorems, hypotheses and reported tables.
 
-Theorems come with their verdicts, reported tables with their sources. Models are configurations,
-planned experiments are protocols.
+Published models are configurations, and planned experiments are plans.
 """
 
 from studies.claims.configurations import CONFIGURATIONS, MGT_PLANS, Configuration, Plan
 from studies.claims.repeated import Repeat, repeats
-from studies.claims.tables import TABLES, Table
-from studies.claims.theorems import SOURCES, THEOREMS, Theorem
+from studies.claims.table import COMPARISON, DDL_RENAMED, TABLES, Table
+from studies.claims.theorem import SOURCES, THEOREMS, Theorem
 
-__all__ = ["CONFIGURATIONS", "Configuration", "MGT_PLANS", "Plan", "Repeat",
-           "SOURCES", "TABLES", "THEOREMS", "Table", "Theorem", "repeats"]
+__all__ = ["COMPARISON", "CONFIGURATIONS", "Configuration", "DDL_RENAMED", "MGT_PLANS", "Plan",
+           "Repeat", "SOURCES", "TABLES", "THEOREMS", "Table", "Theorem", "repeats"]

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from studies.claims.tables import TABLES
+from studies.claims.table import TABLES
 
 Number = tuple[float, float | None]  # a mean, and its deviation over seeds where it is known
 

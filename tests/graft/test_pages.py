@@ -16,8 +16,8 @@ from geolab.graft import distance_from_plain, graft
 from geolab.graft.block import make_residuals
 from geolab.graft.rules import OWN
 from studies import ledger
-from studies.claims.hypotheses import HYPOTHESES
-from studies.claims.tables import TABLES
+from studies.claims.hypothesis import HYPOTHESES
+from studies.claims.table import TABLES
 from studies.engine import results
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from studies import ledger
-from studies.claims.hypotheses import BOOK, HYPOTHESES
+from studies.claims.hypothesis import BOOK, HYPOTHESES
 from studies.engine import results
 from studies.engine.judge import Effect
 from studies.engine.protocol import WARMUPS

@@ -7,9 +7,8 @@ import math
 
 import pytest
 
+from studies.claims import DDL_RENAMED as RENAMED
 from studies.claims import SOURCES, TABLES
-from studies.claims.tables.ddl import RENAMED
-from studies.claims.tables.table import grid
 
 every_table = pytest.mark.parametrize("key", TABLES)
 
@@ -142,14 +141,3 @@ def test_emhc_regularisers_have_the_values_and_slopes_of_appendix_a4(row, f):
 def test_more_attempts_pass_more_often(row):
     exact, *passed, _ = means("jpmhc-arc", row)
     assert sorted(passed) == passed and exact < passed[0]
-
-
-def test_a_grid_reads_means_deviations_and_a_scale():
-    assert (grid("a, b c", {"row": "1 -.5±.25"}, scale=2.0)
-            == {"row": {"a": (2.0, None), "b c": (-1.0, 0.5)}})
-
-
-@pytest.mark.parametrize("cells", ["1", "1 2 3", "1 x"])
-def test_a_grid_refuses_a_row_that_does_not_fit(cells):
-    with pytest.raises(ValueError):
-        grid("a, b", {"row": cells})

@@ -9,7 +9,7 @@ from geolab.tasks import Negation
 from geolab.training import Budget
 from studies import __main__ as command
 from studies import ledger
-from studies.claims.hypotheses import HYPOTHESES, Hypothesis
+from studies.claims.hypothesis import HYPOTHESES, Hypothesis
 from studies.engine.arm import comparison
 from studies.engine.judge import Claim
 from studies.engine.protocol import Protocol, Setting

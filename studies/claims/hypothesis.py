@@ -1,8 +1,15 @@
-"""What an entry of the ledger of hypotheses is."""
+"""The ledger of hypotheses: every claim about trained networks that a source or a chapter makes.
 
+The entries are in hypotheses/*.yml. The ledger page prints them with what the runs say. A chapter's
+sentence that compares trained models points at its row, by {row}`label`.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from studies.claims.theorems.theorem import SOURCES
+from studies.claims.files import entries
+from studies.claims.quantities import quantity as named
+from studies.claims.theorem import SOURCES
 from studies.engine.judge import Claim
 
 BOOK = "this book"   # a claim that no source makes, and that a chapter needs
@@ -41,3 +48,15 @@ class Hypothesis:
         if self.source not in (*SOURCES, BOOK):
             raise ValueError(f"source must be one of {', '.join((*SOURCES, BOOK))}, got "
                              f"{self.source!r}")
+
+
+def hypothesis(*, contrast: Mapping[str, float] | None = None, above: float = 0.0,
+               quantity: str | dict = "loss", beats: str = "", varies: bool = True,
+               **row) -> Hypothesis:
+    """A row of a file: what its claim is made of, and the other fields of `Hypothesis`."""
+    return Hypothesis(claim=Claim(contrast or {}, above, named(quantity), beats, varies),
+                      **row)
+
+
+FILES = ("mgt", "emhc", "ddl", "streams", "lecture")
+HYPOTHESES: list[Hypothesis] = list(entries("hypotheses", FILES, hypothesis))

@@ -1,18 +1,15 @@
-"""What an entry of the theorem registry is, and the papers that it comes from."""
+"""The theorem registry: every statement of the papers that a chapter proves, and what holds.
+
+The entries are in theorems/*.yml. A statement's `label` is the label of its proof directive in the
+chapter; a cell there asserts it, under the comment `# asserts <label>`. Two papers that state the
+same thing share a label. The ledger page is printed from this list.
+"""
 
 from dataclasses import dataclass
 
-SOURCES = {  # short name -> key in book/references.bib
-    "MGT": "su2026mgt",
-    "E-MHC-Geo": "shahmansoori2026emhc",
-    "DDL": "zhang2026ddl",
-    "GT": "mahadevan2026gt",
-    "Xiong et al.": "xiong2020prenorm",
-    "HC": "zhu2025hyper",
-    "mHC": "xie2025mhc",
-    "JPmHC": "sengupta2026jpmhc",
-    "Survey": "survey2026streams",
-}
+from studies.claims.files import entries, read
+
+SOURCES: dict[str, str] = read("sources")  # short name -> key in book/references.bib
 VERDICTS = ("holds", "holds with a correction", "fails as stated", "measured")
 
 
@@ -33,3 +30,7 @@ class Theorem:
             raise ValueError(f"source must be one of {', '.join(SOURCES)}, got {self.source!r}")
         if self.verdict not in VERDICTS:
             raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {self.verdict!r}")
+
+
+FILES = ("foundations", "streams", "delta", "rotations", "mgt", "lecture", "kernels")
+THEOREMS: list[Theorem] = list(entries("theorems", FILES, Theorem))

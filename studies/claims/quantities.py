@@ -1,0 +1,98 @@
+"""What a claim's contrast is taken of, by the names that the files of hypotheses give it."""
+
+from math import log, log10
+from statistics import mean
+
+from studies.engine.judge import Quantity, log_loss, loss, measured
+
+
+def start(run: dict) -> float:
+    """The logarithm of the gradient's norm before the first step."""
+    return log(run["gradient_norm"][0])
+
+
+def last_block(alphas: list[float]) -> float:
+    """The mean over a block's two sublayers."""
+    return sum(alphas[-2:]) / 2
+
+
+def preserved(run: dict) -> float:
+    """ρ: the rank after the last block over that before the first."""
+    ranks = run["measured"]["rank"]["as defined"]
+    return ranks[-1] / ranks[0]
+
+
+def energy(run: dict, block: int | None = None) -> float:
+    """log₁₀ E(A, F) at the input of a block, or its mean over blocks."""
+    pairs = run["measured"]["blocks"]["energy"]
+    found = [log10(pair.get("AF", pair.get("AM"))) for pair in pairs]
+    return mean(found) if block is None else found[block]
+
+
+def growth(run: dict) -> float:
+    """How much log₁₀ E(A, F) rises from the second block to the third."""
+    return energy(run, 2) - energy(run, 1)
+
+
+def jacobians(name: str) -> Quantity:
+    """The mean over blocks of log₁₀ of a number about A's and F's Jacobians."""
+    def value(run: dict) -> float:
+        pairs = [block.get("AF", block.get("AM")) for block in run["measured"]["jacobians"]]
+        return mean(log10(mean(pair[name]) if isinstance(pair[name], list) else pair[name])
+                    for pair in pairs)
+    return value
+
+
+def beside_chance(run: dict) -> float:
+    """The commutator of A's and F's Jacobians over that of turned ones, after the first block."""
+    return mean(block["AF"]["beside chance"] for block in run["measured"]["jacobians"][1:])
+
+
+def responses(run: dict) -> float:
+    """log₁₀ of how strongly A and F respond to each other's step, after the first block.
+
+    The energy is this size times the asymmetry, which says how far the two responses differ.
+    """
+    blocks = run["measured"]["blocks"]
+    return mean(log10(energies["AF"] / asymmetries["AF"])
+                for energies, asymmetries in zip(blocks["energy"][1:], blocks["asymmetry"][1:],
+                                                 strict=True))
+
+
+def early_swaps(run: dict) -> float:
+    """How much the loss rises when the first two pairs of sublayers are exchanged, in turn."""
+    return sum(run["measured"]["reordered"]["swapped"][:2])
+
+
+def order(run: dict) -> float:
+    """How much the Dirichlet energy rises when positions are shuffled, as a logarithm."""
+    return log(run["measured"]["Dirichlet, shuffled"] / run["measured"]["Dirichlet"])
+
+
+def settled(run: dict) -> float:
+    """How much training lowered the Dirichlet energy, as a logarithm."""
+    return log(run["untrained"]["Dirichlet"] / run["measured"]["Dirichlet"])
+
+
+QUANTITIES: dict[str, Quantity] = {
+    "loss": loss, "log loss": log_loss, "start": start, "preserved": preserved,
+    "widest": measured("widest", of=max), "last alpha": measured("alpha", of=last_block),
+    "energy": energy, "growth": growth, "beside chance": beside_chance, "responses": responses,
+    "early swaps": early_swaps, "order": order, "settled": settled,
+    "jacobians, commutator": jacobians("commutator"),
+    "jacobians, size": jacobians("size"),
+}
+
+
+def quantity(said: str | dict) -> Quantity:
+    """A name of QUANTITIES, or {measured: NAME} or {measured: [NAME, NAME]} for what a run keeps.
+
+    Raises: ValueError for a name that isn't there.
+    """
+    if isinstance(said, dict):
+        names = said["measured"]
+        return measured(*names) if isinstance(names, list) else measured(names)
+    if said not in QUANTITIES:
+        raise ValueError(f"quantity must be one of {', '.join(QUANTITIES)}, or {{measured: NAME}}, "
+                         f"got {said!r}")
+    return QUANTITIES[said]

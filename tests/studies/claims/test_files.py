@@ -1,0 +1,57 @@
+"""Claims are data: their files have the form of the schema, and what is wrong is named."""
+
+import json
+
+import jsonschema
+import pytest
+
+from studies.claims import files
+from studies.claims.files import HERE, entries, read
+from studies.claims.hypothesis import hypothesis
+from studies.claims.table import table
+from studies.claims.theorem import Theorem
+
+SCHEMA = json.loads((HERE / "schema.json").read_text())
+NAMES = [path.relative_to(HERE).with_suffix("").as_posix() for path in sorted(HERE.glob("*/*.yml"))]
+GOOD = {"label": "a-b", "source": "DDL", "number": "table 1", "statement": "A.",
+        "chapter": "02_delta_operator"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_has_the_form_of_the_schema(name):
+    kind = name.partition("/")[0]
+    jsonschema.validate(read(name), SCHEMA | {"$ref": f"#/$defs/{kind}"})
+
+
+@pytest.mark.parametrize("make, changes, message", [
+    (hypothesis, {"source": "nobody"}, "source must be one of .*got 'nobody'"),
+    (hypothesis, {"quantity": "beauty"}, "quantity must be one of .*got 'beauty'"),
+    (hypothesis, {"contrasts": {}}, "unexpected keyword argument 'contrasts'"),
+    (Theorem, {"verdict": "true"}, "verdict must be one of .*got 'true'")])
+def test_a_wrong_row_is_named_with_its_file(monkeypatch, make, changes, message):
+    monkeypatch.setattr(files, "read", lambda name: [{"rows": [GOOD | changes]}])
+    with pytest.raises(ValueError, match=f"claims/room/a.yml, row 'a-b': .*{message}"):
+        list(entries("room", ["a"], make))
+
+
+def test_a_rows_own_entry_counts_more_than_its_groups(monkeypatch):
+    rows = [GOOD, GOOD | {"unit": "γ"}]
+    monkeypatch.setattr(files, "read", lambda name: [{"unit": "nats", "rows": rows}])
+    assert [row.unit for row in entries("room", ["a"], hypothesis)] == ["nats", "γ"]
+
+
+def test_a_file_that_is_no_yaml_is_named(tmp_path, monkeypatch):
+    (tmp_path / "a.yml").write_text("- {")
+    monkeypatch.setattr(files, "HERE", tmp_path)
+    with pytest.raises(ValueError, match="a.yml must be YAML"):
+        read("a")
+
+
+def test_a_table_has_a_number_for_each_column():
+    given = {"source": "DDL", "number": "table 1", "origin": "the text", "unit": "nats"}
+    found = table(columns=["a", 2], rows={"x": "1.5±.5 2e3", "y": "1 2"}, scale=2, **given)
+    assert found.rows["x"] == {"a": (3.0, 1.0), "2": (4000.0, None)}
+    with pytest.raises(ValueError, match="zip"):
+        table(columns=["a", "b"], rows={"x": 1.5}, **given)
+    with pytest.raises(ValueError, match="could not convert"):
+        table(columns=["a"], rows={"x": "ten"}, **given)
