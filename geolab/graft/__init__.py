@@ -7,15 +7,18 @@ puts a residual around each of them instead:
     block       the block that is grafted
     start       how far a residual starts from the plain network, and what it reads
     trial       whether a rule computes what its block does
-    network     `graft`, which finds the blocks and gives each of them its residuals, and `ungraft`
+    stacks      which blocks of a network are grafted
+    network     `graft`, which gives each block its residuals, and `ungraft`
+    files       a grafted network, saved with how it was grafted
 
 No library is imported for it. What is grafted is recognised by the name of its class.
 """
 
 from geolab.graft.block import Grafted
+from geolab.graft.files import load, save
 from geolab.graft.network import graft, new_parameters, ungraft
 from geolab.graft.rules import rule
 from geolab.graft.start import distance_from_plain, reads_other_positions
 
-__all__ = ["Grafted", "distance_from_plain", "graft", "new_parameters", "reads_other_positions",
-           "rule", "ungraft"]
+__all__ = ["Grafted", "distance_from_plain", "graft", "load", "new_parameters",
+           "reads_other_positions", "rule", "save", "ungraft"]

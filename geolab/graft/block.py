@@ -149,7 +149,12 @@ def _require_whole(residual: Residual, given: Mapping[str, object]) -> None:
     """Refuse positions that a cache doesn't give, where a residual reads them."""
     for name, value in given.items():
         length = getattr(value, "get_seq_length", None)
-        kept = length() if length else _kept_positions(value) if "past" in name else 0
+        if length is None and hasattr(value, "update") and not isinstance(value, Mapping):
+            raise ValueError(f"{name} must be None: {type(residual).__name__} reads other "
+                             f"positions than the present one, and a {type(value).__name__} "
+                             "doesn't say by get_seq_length how many it holds")
+        named = any(part in name for part in ("past", "cache", "kv"))
+        kept = length() if length else _kept_positions(value) if named else 0
         if kept:
             raise ValueError(f"use_cache must be False: {type(residual).__name__} reads other "
                              f"positions than the present one, and {name} holds {kept} positions "

@@ -1,7 +1,8 @@
-"""`graft`: find the blocks of a network and give each of them its residuals."""
+"""`graft`: give each block of a network its residuals, and take them out again."""
 
-import warnings
+from collections.abc import Collection
 from functools import partial
+from typing import NoReturn
 
 import torch
 import torch.nn.functional as F
@@ -9,16 +10,20 @@ from torch import Tensor, nn
 
 from geolab.checks import require_option
 from geolab.graft.block import Grafted, grafted_class, make_residuals
-from geolab.graft.rules import REFUSED, RULES, find_rule
+from geolab.graft.rules import find_rule
+from geolab.graft.stacks import find_stacks, require_bare, tell_what_stays
 from geolab.graft.start import distance_from_plain, reads_other_positions
 from geolab.graft.trial import require_same_block, require_same_model, sublayers_of
 from geolab.residuals import Normed, Residual, decaying
 
 CLOSE = 1e-5  # the distance up to which a start counts as the plain network's
+# of timm: they run blocks from outside of forward, and would take a state for x
+BESIDE_FORWARD = ("forward_intermediates", "get_intermediate_layers", "prune_intermediate_layers")
 
 
 def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = True,
-          dtype: torch.dtype | None = None, example: object = None, **options) -> nn.Module:
+          dtype: torch.dtype | None = None, example: object = None,
+          only: Collection[str] = (), **options) -> nn.Module:
     """Put a residual around every sublayer of a network, in place.
 
     It knows the blocks of nn.TransformerEncoder and nn.TransformerDecoder, those of transformers'
@@ -49,6 +54,8 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
             them the whole model is compared with itself, grafted with this residual, or with the
             additive one where this one doesn't start plain. Without them each block whose forward
             requires x alone is compared with its rule.
+        only: the names of the lists of blocks that are grafted, such as ["encoder.layers"]; all of
+            them unless told.
         options: for the residual's constructor.
     Returns: the model.
     Raises: ValueError for a model without known blocks, one that was grafted before, or one that is
@@ -57,8 +64,8 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
         block; for a norm after a residual whose state doesn't consist of streams.
     """
     require_option("plain", plain, (True, False))
-    _require_bare(model)
-    stacks = find_stacks(model)
+    require_bare(model)
+    stacks = list(find_stacks(model, only).values())
     made = [_residuals(blocks, residual, plain, dtype, example, options)  # or raise, first
             for blocks in stacks]
     if example is not None:
@@ -69,10 +76,16 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
     _put(stacks, made, residual, options)
     for module in model.modules():
         if isinstance(module, nn.TransformerEncoder):
-            module.use_nested_tensor = False  # a fast path around the blocks' own forward
+            # a fast path around the blocks' own forward
+            _put_over(module, "use_nested_tensor", False)
         elif hasattr(module, "_initialize_weights"):  # of transformers
             _tell_transformers(module, in_float32=dtype is None)
-    _tell_what_stays(model)
+        if any(isinstance(part, Grafted) for part in module.modules()):
+            for name in filter(partial(hasattr, module), BESIDE_FORWARD):
+                _put_over(module, name, partial(_refuse_beside, name))
+    tell_what_stays(model)
+    _put_over(model, "grafted_with", {"residual": residual, "dtype": dtype, "only": list(only),
+                                      "options": options})
     return model
 
 
@@ -91,6 +104,11 @@ def ungraft(model: nn.Module) -> nn.Module:
         block.__class__ = block.block_class
         for name in ("residuals", "reads_other_positions", "state_axes"):
             delattr(block, name)
+    for module in model.modules():
+        for name, (had, value) in vars(module).pop("before_graft", {}).items():
+            delattr(module, name)
+            if had:
+                setattr(module, name, value)
     return model
 
 
@@ -114,6 +132,19 @@ def new_parameters(model: nn.Module) -> dict[str, list[nn.Parameter]]:
     return found
 
 
+def _put_over(module: nn.Module, name: str, value: object) -> None:
+    """Set an attribute of an instance, which `ungraft` sets back."""
+    before = vars(module).setdefault("before_graft", {})
+    before.setdefault(name, (name in vars(module), vars(module).get(name)))
+    setattr(module, name, value)
+
+
+def _refuse_beside(name: str, *_, **__) -> NoReturn:
+    raise ValueError(f"{name} runs blocks from outside of the model's forward, and between grafted "
+                     "blocks stands a state; call it before graft, or take the states from "
+                     "geolab.probes.states")
+
+
 def _put(stacks: list[list[nn.Module]], made: list[list[list[Residual]]],
          residual: str | type[Residual] | None, options: dict) -> None:
     for blocks, residuals in zip(stacks, made, strict=True):
@@ -134,31 +165,6 @@ def _state_axes(residual: Residual) -> tuple[int, ...]:
     return tuple(residual.expand(like.new_zeros(1, 1, residual.width)).shape[2:])
 
 
-def _require_bare(model: nn.Module) -> None:
-    """What wraps a model has looked at its parameters already, and would miss new ones."""
-    wrapped = {"DistributedDataParallel", "FullyShardedDataParallel", "OptimizedModule",
-               "FSDPModule", "DataParallel"}
-    for module in model.modules():
-        if wrapped & {cls.__name__ for cls in type(module).__mro__}:
-            raise ValueError(f"model must be grafted before it is wrapped, got "
-                             f"{type(module).__name__}; graft the model inside it, then wrap")
-
-
-def _tell_what_stays(model: nn.Module) -> None:
-    """Warn of lists of alike blocks that are neither grafted nor inside a grafted block."""
-    inside = {id(part) for module in model.modules() if isinstance(module, Grafted)
-              for part in module.modules()}
-    for name, module in model.named_modules():
-        children = list(module.children())
-        if (isinstance(module, (nn.ModuleList, nn.Sequential)) and id(module) not in inside
-                and len(children) > 1 and len({type(child) for child in children}) == 1
-                and any(True for _ in children[0].children())
-                and not any(isinstance(part, Grafted) for part in module.modules())):
-            warnings.warn(f"graft leaves {name or 'the model'}, {len(children)} blocks of class "
-                          f"{type(children[0]).__name__}, as it is: it has no rule for them",
-                          stacklevel=3)
-
-
 def _tell_transformers(model: nn.Module, in_float32: bool) -> None:
     """Let a PreTrainedModel start and load the residuals inside it as they ask for.
 
@@ -168,13 +174,13 @@ def _tell_transformers(model: nn.Module, in_float32: bool) -> None:
     parts = [part for module in model.modules() if isinstance(module, Residual)
              for part in module.modules()]
     if any(p.is_meta for part in parts for p in part.parameters(recurse=False)):
-        model._initialize_weights = partial(_initialize_weights, model)
+        _put_over(model, "_initialize_weights", partial(_initialize_weights, model))
     else:
         for part in parts:
             part._is_hf_initialized = True
     if in_float32:
         kept = model._keep_in_fp32_modules_strict or ()
-        model._keep_in_fp32_modules_strict = {*kept, "residuals"}
+        _put_over(model, "_keep_in_fp32_modules_strict", {*kept, "residuals"})
 
 
 @torch.no_grad()
@@ -190,44 +196,6 @@ def _initialize_weights(model: nn.Module, module: nn.Module, *args) -> None:
     for tensor, value in loaded:
         tensor.copy_(value)
     module._is_hf_initialized = True  # so a later `post_init` leaves what was trained
-
-
-def find_stacks(model: nn.Module) -> list[list[nn.Module]]:
-    """The known blocks, those of one parent together, in its order."""
-    if any(isinstance(module, Grafted) for module in model.modules()):
-        raise ValueError("model must not be grafted yet, got one that is; graft a new one and "
-                         "load its weights")
-    if find_rule(model) is not None:
-        return [[model]]
-    found = [(parent, [child for child in parent.children() if find_rule(child) is not None])
-             for parent in model.modules()]
-    stacks = [blocks for _, blocks in found if blocks]
-    if not stacks:
-        _refuse(model)
-    wrapped = [blocks for parent, blocks in found
-               if len(blocks) == 1 and not isinstance(parent, nn.ModuleList)]
-    if len(wrapped) > 1:
-        raise ValueError(f"the blocks of a stack must have one parent, got {len(wrapped)} parents "
-                         "of one block each; graft before you wrap the blocks")
-    return stacks
-
-
-def _refuse(model: nn.Module) -> None:
-    inside = {f"{type(child).__module__}.{type(child).__qualname__}" for parent in model.modules()
-              if isinstance(parent, (nn.ModuleList, nn.Sequential)) for child in parent.children()}
-    for name in map(_short, sorted(inside)):
-        if name in REFUSED:
-            raise ValueError(f"graft takes no {type(model).__name__}: {REFUSED[name]} ({name})")
-    shared = set(map(_short, RULES)) & set(map(_short, inside))  # names of two kinds of block
-    known, got = (", ".join(sorted({name if _short(name) in shared else _short(name)
-                                    for name in names})) for names in (RULES, inside))
-    raise ValueError(f"model must have blocks that graft knows ({known}, or nanoGPT's), got "
-                     f"{type(model).__name__} with {got or 'no list of blocks'}; "
-                     "geolab.graft.rule tells it of a block of your own")
-
-
-def _short(name: str) -> str:
-    return name.rpartition(".")[2]
 
 
 def _residuals(blocks: list[nn.Module], residual: str | type[Residual], plain: bool,

@@ -126,11 +126,19 @@ def _require_close(name: str, got: Tensor, wanted: Tensor) -> None:
 
 @contextmanager
 def untouched(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """A context after which buffers, such as a BatchNorm's statistics, and draws are as before."""
+    """A context after which buffers, such as a BatchNorm's statistics, attributes and draws are as
+    before.
+    """
     before = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    kept = [(part, dict(vars(part)), dict(part._buffers)) for part in module.modules()]
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             yield
     finally:
+        for part, attributes, buffers in kept:
+            vars(part).clear()
+            vars(part).update(attributes)
+            part._buffers.clear()
+            part._buffers.update(buffers)
         for buffer, value in before:
             buffer.copy_(value)

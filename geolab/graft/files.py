@@ -1,0 +1,51 @@
+"""A grafted network as a file: its weights, and how it was grafted.
+
+    save(model, "mine.pt")
+    model = load(plain_model(), "mine.pt")     # a plain network of the same class and sizes
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from geolab.graft.network import graft
+from geolab.residuals import REGISTRY
+
+
+def save(model: nn.Module, path: str | Path) -> None:
+    """Write the weights of a grafted network and the call that grafted it.
+
+    Raises: ValueError for a model that isn't grafted, or one with a residual that has no name in
+        the registry.
+    """
+    how = vars(model).get("grafted_with")
+    if how is None:
+        raise ValueError(f"model must be what graft returned, got {type(model).__name__}")
+    names = {cls: name for name, cls in REGISTRY.items()}
+    residual = names.get(how["residual"], how["residual"])
+    if not isinstance(residual, str):
+        raise ValueError(f"residual must be one of geolab.residuals.REGISTRY, which a file names, "
+                         f"got {residual.__name__}: keep model.state_dict(), and graft as before")
+    torch.save({"grafted_with": how | {"residual": residual}, "weights": model.state_dict()}, path)
+
+
+def load(model: nn.Module, path: str | Path, map_location: Any = None) -> nn.Module:
+    """Graft a plain network as a file says, and give it the file's weights.
+
+    Arguments:
+        model: the plain network, of the class and sizes of the one that was saved.
+        map_location: as of torch.load.
+    Returns: the model.
+    Raises: ValueError for a file that `save` didn't write, and as `graft` does; RuntimeError for
+        weights of another network.
+    """
+    found = torch.load(path, map_location=map_location, weights_only=True)
+    if not isinstance(found, dict) or set(found) != {"grafted_with", "weights"}:
+        raise ValueError(f"{path} must be a file that geolab.graft.save wrote")
+    how = found["grafted_with"]
+    graft(model, how["residual"], plain=False, dtype=how["dtype"], only=how["only"],
+          **how["options"])
+    model.load_state_dict(found["weights"])
+    return model

@@ -1,0 +1,84 @@
+"""Which blocks of a network are grafted, and what is left as it is."""
+
+import warnings
+from collections.abc import Collection
+
+from torch import nn
+
+from geolab.graft.block import Grafted
+from geolab.graft.rules import REFUSED, RULES, find_rule
+
+
+def find_stacks(model: nn.Module, only: Collection[str] = ()) -> dict[str, list[nn.Module]]:
+    """The known blocks, those of one parent together, in its order, by the parent's name."""
+    if any(isinstance(module, Grafted) for module in model.modules()):
+        raise ValueError("model must not be grafted yet, got one that is; graft a new one and "
+                         "load its weights")
+    if find_rule(model) is not None:
+        return {"": [model]}
+    found = [(parent, [child for child in parent.children() if find_rule(child) is not None])
+             for parent in model.modules()]
+    names = {module: name for name, module in model.named_modules()}
+    stacks = {names[parent]: blocks for parent, blocks in found if blocks}
+    if not stacks:
+        _refuse(model)
+    if isinstance(only, str) or not set(only) <= set(stacks):
+        raise ValueError(f"only must be a list of names among {', '.join(map(repr, stacks))}, "
+                         f"got {only!r}")
+    wrapped = [blocks for parent, blocks in found
+               if len(blocks) == 1 and not isinstance(parent, nn.ModuleList)]
+    if len(wrapped) > 1:
+        raise ValueError(f"the blocks of a stack must have one parent, got {len(wrapped)} parents "
+                         "of one block each; graft before you wrap the blocks")
+    return {name: blocks for name, blocks in stacks.items() if not only or name in only}
+
+
+def _refuse(model: nn.Module) -> None:
+    inside = {f"{type(child).__module__}.{type(child).__qualname__}" for parent in model.modules()
+              if isinstance(parent, (nn.ModuleList, nn.Sequential)) for child in parent.children()}
+    for name in map(_short, sorted(inside)):
+        if name in REFUSED:
+            raise ValueError(f"graft takes no {type(model).__name__}: {REFUSED[name]} ({name})")
+    shared = set(map(_short, RULES)) & set(map(_short, inside))  # names of two kinds of block
+    known, got = (", ".join(sorted({name if _short(name) in shared else _short(name)
+                                    for name in names})) for names in (RULES, inside))
+    raise ValueError(f"model must have blocks that graft knows ({known}, or nanoGPT's), got "
+                     f"{type(model).__name__} with {got or 'no list of blocks'}; "
+                     "geolab.graft.rule tells it of a block of your own")
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def tell_what_stays(model: nn.Module) -> None:
+    """Warn of lists of alike blocks that are neither grafted nor inside a grafted block, and of
+    what stands between grafted blocks.
+    """
+    inside = {id(part) for module in model.modules() if isinstance(module, Grafted)
+              for part in module.modules()}
+    for name, module in model.named_modules():
+        children = list(module.children())
+        if (isinstance(module, (nn.ModuleList, nn.Sequential)) and id(module) not in inside
+                and len(children) > 1 and len({type(child) for child in children}) == 1
+                and any(True for _ in children[0].children())
+                and not any(isinstance(part, Grafted) for part in module.modules())):
+            warnings.warn(f"graft leaves {name or 'the model'}, {len(children)} blocks of class "
+                          f"{type(children[0]).__name__}, as it is: it has no rule for them",
+                          stacklevel=3)
+        if isinstance(module, nn.ModuleList) and any(isinstance(c, Grafted) for c in children):
+            for child in children:
+                if not isinstance(child, Grafted) and any(True for _ in child.parameters()):
+                    warnings.warn(f"graft leaves a {type(child).__name__} between the blocks of "
+                                  f"{name} as it is: there it gets the state of the residuals, and "
+                                  "not x", stacklevel=3)
+
+
+def require_bare(model: nn.Module) -> None:
+    """What wraps a model has looked at its parameters already, and would miss new ones."""
+    wrapped = {"DistributedDataParallel", "FullyShardedDataParallel", "OptimizedModule",
+               "FSDPModule", "DataParallel"}
+    for module in model.modules():
+        if wrapped & {cls.__name__ for cls in type(module).__mro__}:
+            raise ValueError(f"model must be grafted before it is wrapped, got "
+                             f"{type(module).__name__}; graft the model inside it, then wrap")
