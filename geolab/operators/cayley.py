@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from geolab import kernels
 from geolab.checks import require_count, require_option, require_pairs, require_square
-from geolab.operators.precision import outside_autocast, widened
+from geolab.operators.precision import outside_autocast, product, size, widened
 
 STARTS = ("shifted", "identity")
 
@@ -61,7 +61,10 @@ def cayley_rank2(u: Tensor, v: Tensor, beta: Tensor | float) -> Tensor:
     beta = kernels.number(beta, u, u.dtype).to(u.dtype)
     require_pairs(u, v, beta)
     with outside_autocast(u):
-        return (_plane_of_four if n == 4 else _plane)(u, v, beta.expand(u.shape[:-1]))
+        beta = beta.expand(u.shape[:-1]).unsqueeze(-1)
+        sizes = size(u), size(v), size(beta)
+        u, v, beta = (x / own for x, own in zip((u, v, beta), sizes, strict=True))
+        return (_plane_of_four if n == 4 else _plane)(u, v, beta, _together(*sizes))
 
 
 def cayley_skew4(w: Tensor) -> Tensor:
@@ -84,11 +87,15 @@ def cayley_skew4(w: Tensor) -> Tensor:
         return kernels.TWINS["cayley_skew4"](w)
     w = widened(w)
     with outside_autocast(w):
-        parts = _parts(w.reshape(-1, 16).mT)
+        flat = w.reshape(-1, 16)
+        own = size(flat).clamp(min=1)                                 # short ones do no harm
+        parts, own = _parts((flat / own).mT), own.mT
         squares = parts.square().sum(1)                               # 4|a|² and 4|b|²
         f = (squares[0] - squares[1]) / 4
-        scalars = torch.stack([1 - f, 1 + f])
-        inverse = torch.rsqrt(scalars.square() + squares)
+        scalars = torch.cat([1 / own - f * own, 1 / own + f * own])
+        lengths = size(torch.stack([scalars, squares.sqrt()], dim=-1)).squeeze(-1)
+        scalars, parts = scalars / lengths, parts / lengths.unsqueeze(1)
+        inverse = torch.rsqrt(scalars.square() + squares / lengths / lengths)
         return _turn(scalars * inverse, parts * inverse.unsqueeze(1)).view(w.shape)
 
 
@@ -97,7 +104,8 @@ def cayley_iterated(w: Tensor, steps: int = 2, alpha: float = 0.1,
     """Y ← I + α/2 W (I + Y), `steps` times, towards (I − α/2 W)⁻¹ (I + α/2 W) (JPmHC v2).
 
     With K = α/2 W, Yᵀ Y − I is 4K⁴ after one step from I + αW and −4K⁴(I + K²) after two: Y is
-    nearly orthogonal for small K only. The iteration diverges for ‖K‖ > 1.
+    nearly orthogonal for small K only. The iteration diverges for ‖K‖ > 1, where Y grows as
+    ‖K‖^(steps + 1), until its dtype holds it no more.
 
     Arguments:
         w: (..., n, n), skew-symmetric.
@@ -116,16 +124,27 @@ def cayley_iterated(w: Tensor, steps: int = 2, alpha: float = 0.1,
         identity, k = torch.eye(w.shape[-1], dtype=w.dtype, device=w.device), alpha / 2 * w
         y = identity + 2 * k if start == "shifted" else identity
         for _ in range(steps):
-            y = identity + k @ (identity + y)
+            y = identity + product(k, identity + y)
         return y
 
 
 # ---------------------------------------------------------------- the plane of u and v
 
-def _plane(u: Tensor, v: Tensor, beta: Tensor) -> Tensor:
+def _together(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """a b c of sizes, which leaves the range of their dtype only if the result does."""
+    least, middle, most = torch.stack([a, b, c]).sort(0).values
+    return (least * most * middle).clamp(max=torch.finfo(a.dtype).max)
+
+
+def _half_angle(tangent: Tensor, scale: Tensor) -> Tensor:
+    """atan(tangent · scale). Where it is π/2 to rounding, its gradient is zero."""
+    return torch.atan((tangent * scale).clamp(-2.0**60, 2.0**60))
+
+
+def _plane(u: Tensor, v: Tensor, beta: Tensor, scale: Tensor) -> Tensor:
     """Q = I − 2 cos(θ/2) C + 2 C², for any n.
 
-    C is sin(θ/2) times the unit bivector of u and v.
+    C is sin(θ/2) times the unit bivector of u and v. The scale multiplies β u vᵀ.
     """
     # The minors stay the same when v loses its component along u. Then they do not cancel, and C
     # has rank 2 to rounding.
@@ -134,12 +153,14 @@ def _plane(u: Tensor, v: Tensor, beta: Tensor) -> Tensor:
     outer = u.unsqueeze(-1) * (v - along * u).unsqueeze(-2)
     minors = outer - outer.mT
     area = (minors.square().sum((-2, -1), keepdim=True) / 2).clamp(min=tiny).sqrt()
-    half = torch.atan(beta[..., None, None] / 2 * area)
+    half = _half_angle(beta.unsqueeze(-1) / 2 * area, scale.unsqueeze(-1))
     c = half.sin() / area * minors
-    return torch.eye(u.shape[-1], dtype=u.dtype, device=u.device) - 2 * half.cos() * c + 2 * c @ c
+    identity = torch.eye(u.shape[-1], dtype=u.dtype, device=u.device)
+    # torch.compile takes no hand-written backward pass of one tensor given twice
+    return identity - 2 * half.cos() * c + 2 * product(c, c.clone())
 
 
-def _plane_of_four(u: Tensor, v: Tensor, beta: Tensor) -> Tensor:
+def _plane_of_four(u: Tensor, v: Tensor, beta: Tensor, scale: Tensor) -> Tensor:
     """The same for n = 4.
 
     In sine and cosine of θ/2 the gradient with respect to β does not cancel where s is large.
@@ -147,7 +168,7 @@ def _plane_of_four(u: Tensor, v: Tensor, beta: Tensor) -> Tensor:
     left, right = u.reshape(-1, 4).mT.contiguous(), v.reshape(-1, 4).mT.contiguous()
     areas = _parts((left.unsqueeze(1) * right).flatten(0, 1))        # −2a and −2b, without β
     lengths = areas.square().sum(1).clamp(min=torch.finfo(u.dtype).tiny).sqrt()
-    half = torch.atan(beta.reshape(-1) * lengths)
+    half = _half_angle(beta.reshape(-1) * lengths, scale.reshape(-1))
     return _turn(half.cos(), areas * (half.sin() / lengths).unsqueeze(1)).view(*u.shape, 4)
 
 
@@ -155,14 +176,14 @@ def _plane_of_four(u: Tensor, v: Tensor, beta: Tensor) -> Tensor:
 
 def _parts(m: Tensor) -> Tensor:
     """−2a and −2b of the skew-symmetric part of M, from its entries: (16, N) -> (2, 3, N)."""
-    return (_tables(m.dtype, m.device)[0] @ m).unflatten(0, (2, 3))
+    return product(_tables(m.dtype, m.device)[0], m).unflatten(0, (2, 3))
 
 
 def _turn(scalars: Tensor, vectors: Tensor) -> Tensor:
     """Q, (N, 16), of unit quaternions l and r: their scalars (2, N) and vectors (2, 3, N)."""
     left, right = torch.cat([scalars.unsqueeze(1), vectors], dim=1)
-    products = (left.unsqueeze(1) * right).flatten(0, 1)             # l_i r_j: (16, N)
-    return products.mT @ _tables(products.dtype, products.device)[1]
+    pairs = (left.unsqueeze(1) * right).flatten(0, 1)                # l_i r_j: (16, N)
+    return product(pairs.mT, _tables(pairs.dtype, pairs.device)[1])
 
 
 def _from_left(s: float, x: float, y: float, z: float) -> list[list[float]]:

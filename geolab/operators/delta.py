@@ -10,7 +10,7 @@ from torch import Tensor
 
 from geolab import kernels
 from geolab.checks import require_unit, require_width
-from geolab.operators.precision import outside_autocast, widened
+from geolab.operators.precision import outside_autocast, product, size, widened
 
 
 def unit_direction(h: Tensor, eps: float = 0.0) -> Tensor:
@@ -23,7 +23,10 @@ def unit_direction(h: Tensor, eps: float = 0.0) -> Tensor:
     Returns: (..., d), in float32 at least.
     """
     h = widened(h)
-    return h * torch.rsqrt(torch.linalg.vector_norm(h, dim=-1, keepdim=True).square() + eps**2)
+    own = size(h, eps)
+    h = h / own
+    square = torch.linalg.vector_norm(h, dim=-1, keepdim=True).square()
+    return h * torch.rsqrt(square + (eps / own).square())
 
 
 def delta_matrix(direction: Tensor, beta: Tensor | float) -> Tensor:
@@ -82,16 +85,18 @@ def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tens
     require_width("direction", direction, x.shape[-axes])
     if kernels.serves(x):
         return kernels.TWINS["delta_update"](x, direction, value, beta, erase, eps)
+    dtype, x = x.dtype, widened(x)
     k, v, beta = (kernels.number(t, x, x.dtype).to(x.dtype) for t in (direction, value, beta))
     if eps is not None:
-        k = unit_direction(k, eps).to(x.dtype)
+        k = unit_direction(k, eps)
     with outside_autocast(x):
         if axes == 1:
             change = v - torch.linalg.vecdot(k, x) if erase else v                  # v − kᵀx: (...)
-            return torch.addcmul(x, (beta * change).unsqueeze(-1), k)
+            return torch.addcmul(x, (beta * change).unsqueeze(-1), k).to(dtype)
         # v − kᵀX: (..., d_v)
-        change = v - (k.unsqueeze(-2) @ x).squeeze(-2) if erase else v
-        return x + k.unsqueeze(-1) @ (beta.unsqueeze(-1) * change).unsqueeze(-2)
+        change = v - product(k.unsqueeze(-2), x).squeeze(-2) if erase else v
+        written = product(k.unsqueeze(-1), (beta.unsqueeze(-1) * change).unsqueeze(-2))
+        return (x + written).to(dtype)
 
 
 def diagonal_update(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor) -> Tensor:
@@ -116,5 +121,6 @@ def diagonal_update(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor) -> T
         raise ValueError(f"alpha must be one number, got shape {tuple(alpha.shape)}")
     if kernels.serves(x):
         return kernels.TWINS["diagonal_update"](x, update, beta, alpha)
+    dtype, x = x.dtype, widened(x)
     update, beta, alpha = (t.to(x.dtype) for t in (update, beta, alpha))
-    return torch.addcmul(x, beta, torch.addcmul(update, x, alpha, value=-1))
+    return torch.addcmul(x, beta, torch.addcmul(update, x, alpha, value=-1)).to(dtype)

@@ -12,7 +12,7 @@ from torch import Tensor
 from geolab import kernels
 from geolab.checks import require_leading, require_number, require_width
 from geolab.operators.cayley import cayley_rank2
-from geolab.operators.precision import outside_autocast, widened
+from geolab.operators.precision import outside_autocast, product, widened
 from geolab.operators.streams import stream_mix
 
 
@@ -94,7 +94,7 @@ def geodesic(q: Tensor, direction: Tensor, gate: Tensor) -> Tensor:
     """
     q, k, gate = widened(q), widened(direction), widened(gate)
     with outside_autocast(q):
-        turned = (q @ k.unsqueeze(-1)) * k.unsqueeze(-2)             # Q k kᵀ
+        turned = product(q, k.unsqueeze(-1)) * k.unsqueeze(-2)           # Q k kᵀ
     angle = math.pi * (1 - gate)[..., None, None]
     real, imaginary = q - 2 * (angle / 2).sin().square() * turned, angle.sin() * turned
     # (..., n, n, 2) each

@@ -14,7 +14,7 @@ from torch.autograd import Function
 
 from geolab import kernels
 from geolab.checks import require_leading, require_width
-from geolab.operators.precision import outside_autocast, widened
+from geolab.operators.precision import outside_autocast, size, widened
 
 
 def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -40,13 +40,16 @@ def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 def _rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    return (x @ weight.mT) * _inverse_rms(x, eps)
+    x, inverse, _ = _sized(x, eps)
+    return (x @ weight.mT) * inverse
 
 
-def _inverse_rms(x: Tensor, eps: float) -> Tensor:
-    """1 / rms x, (..., 1)."""
+def _sized(x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """x over its size, the size over rms x, and the size: (..., features), (..., 1), (..., 1)."""
+    own = size(x, eps**0.5)
+    x = x / own
     square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square()
-    return torch.rsqrt(square / max(x.shape[-1], 1) + eps)
+    return x, torch.rsqrt(square / max(x.shape[-1], 1) + eps / own / own), own
 
 
 class _RmsLinear(Function):
@@ -68,9 +71,10 @@ class _RmsLinear(Function):
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         x, weight, y = ctx.saved_tensors
-        inverse = _inverse_rms(x, ctx.eps)
-        along = torch.linalg.vecdot(grad, y).unsqueeze(-1) * inverse.square() / x.shape[-1]
-        grad = grad * inverse
         tokens = prod(x.shape[:-1])
-        grad_weight = grad.reshape(tokens, len(weight)).mT @ x.reshape(tokens, x.shape[-1])
-        return (grad @ weight).addcmul_(x, along, value=-1), grad_weight, None
+        with outside_autocast(grad):
+            x, inverse, own = _sized(x, ctx.eps)
+            along = torch.linalg.vecdot(grad, y).unsqueeze(-1) * inverse.square() / x.shape[-1]
+            grad = grad * inverse
+            grad_weight = grad.reshape(tokens, len(weight)).mT @ x.reshape(tokens, x.shape[-1])
+            return (grad @ weight).addcmul_(x, along, value=-1) / own, grad_weight, None

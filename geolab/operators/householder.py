@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from geolab.checks import require_unit, require_width
+from geolab.operators.precision import widened
 
 
 def householder_matrix(direction: Tensor) -> Tensor:
@@ -33,4 +34,5 @@ def reflect(x: Tensor, direction: Tensor) -> Tensor:
     """
     require_unit(direction)
     require_width("direction", direction, x.shape[-1])
-    return x - 2 * (direction * x).sum(-1, keepdim=True) * direction
+    state, k = widened(x), widened(direction)
+    return (state - 2 * (k * state).sum(-1, keepdim=True) * k).to(x.dtype)

@@ -1,4 +1,4 @@
-"""Operators keep their precision under autocast.
+"""Operators keep their precision under autocast, in half precision and at every scale.
 
 Rounded to bfloat16, a rotation is orthogonal only to 1e-2. What computes an operator's few numbers
 works in float32 at least. What applies them to a state works in the state's dtype. An operator says
@@ -6,12 +6,22 @@ so in its body, in two steps: it widens its arguments (or casts them to the stat
 leaves autocast where it multiplies matrices, which autocast would round. A shared decorator would
 be shorter, but torch.compile counts recompilations per code object, and operators that share one
 use up each other's limit.
+
+What applies an operator to a state of half precision sums in float32, as its kernel does, and
+rounds once. A square leaves the range of float32 at 1e19 and at 1e-19. So what squares its
+arguments divides them by their size first, unless that is ordinary: then all bits stay.
+Kernels don't: the squares that they add, and products of such lengths, must stay in that range.
 """
 
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
+
+from geolab.kernels import transformed
+
+# Sizes between these have squares, and fourth powers, that float32 holds with all its digits
+LEAST, MOST = 2.0**-16, 2.0**16
 
 
 def widened(x: Tensor) -> Tensor:
@@ -27,3 +37,37 @@ def outside_autocast(x: Tensor) -> AbstractContextManager:
     if device != "meta" and torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
     return nullcontext()
+
+
+def size(x: Tensor, guard: float = 0.0) -> Tensor:
+    """The largest |number| of each vector, or the guard if that is larger: (..., d) -> (..., 1).
+
+    It is 1 where it lies between LEAST and MOST, or is 0, and a constant for autograd.
+    """
+    if not x.shape[-1]:
+        return x.new_ones(*x.shape[:-1], 1)
+    largest = torch.linalg.vector_norm(x.detach(), torch.inf, dim=-1, keepdim=True)
+    largest = largest.clamp(min=guard)
+    ordinary = ((largest >= LEAST) & (largest <= MOST)) | (largest == 0)
+    return torch.where(ordinary, 1.0, largest)
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b of matrices, whose backward pass leaves autocast too."""
+    # forward mode and vmap can't look into a hand-written backward pass
+    return a @ b if transformed() else _Product.apply(a, b)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        return a @ b
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        a, b = ctx.saved_tensors
+        with outside_autocast(grad):
+            by_a = (grad @ b.mT).sum_to_size(a.shape) if ctx.needs_input_grad[0] else None
+            by_b = (a.mT @ grad).sum_to_size(b.shape) if ctx.needs_input_grad[1] else None
+        return by_a, by_b

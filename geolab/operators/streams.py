@@ -10,7 +10,7 @@ from torch import Tensor
 
 from geolab import kernels
 from geolab.checks import require_leading, require_square, require_width
-from geolab.operators.precision import outside_autocast
+from geolab.operators.precision import outside_autocast, product, widened
 
 
 def stream_read(x: Tensor, weights: Tensor) -> Tensor:
@@ -25,12 +25,14 @@ def stream_read(x: Tensor, weights: Tensor) -> Tensor:
     """
     require_width("weights", weights, x.shape[-2])
     require_leading("weights", weights, 1, x.shape[:-2])
-    if kernels.serves(x):
+    if kernels.serves(x, x.shape[-2]):
         return kernels.TWINS["stream_read"](x, weights)
+    dtype, x = x.dtype, widened(x)
     with outside_autocast(x):
         # contiguous, here and below: strided views of a wider table send products, and their
         # backward, token by token
-        return (weights.to(x.dtype).contiguous().unsqueeze(-2) @ x).squeeze(-2)
+        weights = weights.to(x.dtype).contiguous()
+        return product(weights.unsqueeze(-2), x).squeeze(-2).to(dtype)
 
 
 def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
@@ -49,8 +51,9 @@ def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
     require_leading("matrix", matrix, 2, x.shape[:-2])
     if kernels.serves(x, n) and matrix.shape[-2] == n:
         return kernels.TWINS["stream_mix"](x, matrix)
+    dtype, x = x.dtype, widened(x)
     with outside_autocast(x):
-        return matrix.to(x.dtype) @ x
+        return product(matrix.to(x.dtype), x).to(dtype)
 
 
 def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> Tensor:
@@ -70,13 +73,14 @@ def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor)
     *tokens, n, d = x.shape
     if kernels.serves(x, n):
         return kernels.TWINS["stream_mix_write"](x, matrix, weights, update)
+    dtype, x = x.dtype, widened(x)
     matrix = matrix.to(x.dtype).expand(*tokens, n, n).contiguous()
     weights = weights.to(x.dtype).expand(*tokens, n).contiguous()
     update = update.to(x.dtype).expand(*tokens, d)
     with outside_autocast(x):
         # forward mode can't look into a hand-written backward pass
         apply = _mix_write if kernels.transformed() else _MixWrite.apply
-        return apply(x, matrix, weights, update)
+        return apply(x, matrix, weights, update).to(dtype)
 
 
 def _mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> Tensor:
@@ -111,7 +115,8 @@ class _MixWrite(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         x, matrix, weights, update = ctx.saved_tensors
-        # row by matrix: the other way round it takes twice as long
-        by_weights = (update.unsqueeze(-2) @ grad.mT).squeeze(-2)
-        by_update = (weights.unsqueeze(-2) @ grad).squeeze(-2)
-        return matrix.mT @ grad, grad @ x.mT, by_weights, by_update
+        with outside_autocast(grad):
+            # row by matrix: the other way round it takes twice as long
+            by_weights = (update.unsqueeze(-2) @ grad.mT).squeeze(-2)
+            by_update = (weights.unsqueeze(-2) @ grad).squeeze(-2)
+            return matrix.mT @ grad, grad @ x.mT, by_weights, by_update
