@@ -17,6 +17,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,7 +41,7 @@ import sys
 if "google.colab" in sys.modules:
     raise RuntimeError("this copy of the book doesn't know its public address: \
 in a clone of it, run `make address` and push")"""
-LINKS = re.compile(r"(<!-- colab -->\n).*?(<!-- /colab -->)", re.S)
+LINKS = r"(<!-- colab -->\n)(?s:.*?)(<!-- /colab -->)"
 UNKNOWN = ("This copy of the book has no public address yet. "
            "Once it lies on GitHub, `make address` puts a link to each chapter here.\n")
 COLAB = "https://colab.research.google.com/github"
@@ -116,20 +117,31 @@ def with_setup(notebook: dict, address: Address) -> dict:
 def places(address: Address) -> dict[Path, str]:
     """Each file that names the address, with the text that it has for this one."""
     config, readme = ROOT / "_config.yml", ROOT / "README.md"
-    text = re.sub(r"^(  url:)[^#\n]*?( *#.*)?$", rf'\1 "{address.url}"\2', config.read_text(),
-                  count=1, flags=re.M)
-    text = re.sub(r"^(  branch:).*$", rf"\1 {address.branch}", text, count=1, flags=re.M)
+    text = _put(r"^(  url:)[^#\n]*?( *#.*)?$", rf'\1 "{address.url}"\2', config.read_text())
+    text = _put(r"^(  branch:).*$", rf"\1 {address.branch}", text)
     found = {config: text}
     for path in notebooks():
         notebook = with_setup(json.loads(path.read_text()), address)
         found[path] = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
     links = "".join(f"- [{title(path)}]({address.colab(path.relative_to(ROOT).as_posix())})\n"
                     for path in notebooks()) if address.url else UNKNOWN
-    found[readme] = LINKS.sub(lambda match: match[1] + links + match[2], readme.read_text())
+    found[readme] = _put(LINKS, lambda match: match[1] + links + match[2], readme.read_text())
     citation = ROOT / "CITATION.cff"
     text = re.sub(r"^repository-code:.*\n", "", citation.read_text(), flags=re.M)
     found[citation] = text + (f'repository-code: "{address.url}"\n' if address.url else "")
     return found
+
+
+def _put(pattern: str, by: str | Callable, text: str) -> str:
+    """The text with its one match replaced.
+
+    Raises: ValueError where it has none, or more.
+    """
+    put, count = re.subn(pattern, by, text, flags=re.M)
+    if count != 1:
+        raise ValueError(f"the text must have one place for the address that matches {pattern!r}, "
+                         f"got {count} in {text[:60]!r} …")
+    return put
 
 
 def main() -> int:

@@ -18,6 +18,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
+import yaml
+
 from executor import KERNEL, Failure, execute, outcome
 from studies.engine.closure import closure, code
 
@@ -158,9 +160,7 @@ def site(whole: bool, times: dict[str, float]) -> bool:
         left = shutil.ignore_patterns("*.ipynb", "*.pyc", "__pycache__")
         shutil.copytree(ROOT / "book", source / "book", ignore=left)
         shutil.copy(ROOT / "_toc.yml", source)
-        config = (ROOT / "_config.yml").read_text()
-        off = config.replace("execute_notebooks: force", 'execute_notebooks: "off"')
-        (source / "_config.yml").write_text(off)
+        (source / "_config.yml").write_text(unexecuted((ROOT / "_config.yml").read_text()))
     for name in changed if part else pages:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes(pages[name])
@@ -172,6 +172,13 @@ def site(whole: bool, times: dict[str, float]) -> bool:
     if done == 0:
         SITE.write_text(json.dumps(now | {"whole": not part}))
     return done == 0
+
+
+def unexecuted(config: str) -> str:
+    """The book's configuration, under which Sphinx executes no notebook: they have been."""
+    read = yaml.safe_load(config)
+    read["execute"] = read["execute"] | {"execute_notebooks": "off"}
+    return yaml.safe_dump(read, sort_keys=False)
 
 
 def page(copy: Path) -> bytes:

@@ -2,6 +2,7 @@
 
 A Chrome or Chromium on this machine comes first, then Playwright's own. Where there is none,
 `--install` downloads Playwright's, or else installs the system's package if this user may.
+pytest-playwright takes a path that it is given, and looks for none.
 """
 
 import os

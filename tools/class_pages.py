@@ -1,6 +1,7 @@
 """From a built page of the book to slides, to a sheet and to a teacher's notes.
 
-All are single HTML files beside one script for formulas. They ask no network for anything.
+All are single HTML files beside one script for formulas. They ask no network for anything, unlike
+nbconvert's slides, which also leave directives and references of the book as they are typed.
 """
 
 import copy

@@ -2,7 +2,8 @@
 
 A session's notebook is read on Colab, in JupyterLab and in JupyterHub, which know neither
 directives nor roles. Theorems become quotations, folded boxes become HTML, and a reference becomes
-the title of what it points at.
+the title of what it points at. markdown-it-py would write HTML, where here Markdown is wanted, word
+for word as it was but for these.
 """
 
 import json

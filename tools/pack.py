@@ -4,13 +4,14 @@ Unpacked, the site opens by a double click on index.html, and needs no network a
 """
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
-from zipfile import ZIP_DEFLATED, ZipFile
+from tempfile import TemporaryDirectory
 
 from release import ROOT, file
 
-LEFT = {".buildinfo", ".doctrees"}  # what only a builder reads
+LEFT = (".buildinfo", ".doctrees")  # what only a builder reads
 
 
 def main() -> int:
@@ -22,19 +23,16 @@ def main() -> int:
     if not given.folder.is_dir():
         parser.error(f"--folder must be a folder that is there, got {given.folder}")
     out = file(f"-{given.kind}.zip")
-    count = pack(given.folder, out)
-    print(f"{out}: {count} files, {out.stat().st_size / 1e6:.1f} MB")
+    pack(given.folder, out)
+    print(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
     return 0
 
 
-def pack(folder: Path, out: Path) -> int:
-    """Pack all files of the folder under one folder named as the archive is. Returns how many."""
-    paths = [path for path in sorted(folder.rglob("*"))
-             if path.is_file() and not LEFT & set(path.relative_to(folder).parts)]
-    with ZipFile(out, "w", ZIP_DEFLATED, compresslevel=9) as archive:
-        for path in paths:
-            archive.write(path, Path(out.stem) / path.relative_to(folder))
-    return len(paths)
+def pack(folder: Path, out: Path) -> None:
+    """Pack all files of the folder under one folder named as the archive is."""
+    with TemporaryDirectory() as around:
+        shutil.copytree(folder, Path(around) / out.stem, ignore=shutil.ignore_patterns(*LEFT))
+        shutil.make_archive(str(out.with_suffix("")), "zip", around, out.stem)
 
 
 if __name__ == "__main__":

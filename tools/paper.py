@@ -25,7 +25,8 @@ TEXT_WIDTH = 642  # pixels between the margins of paper.css
 MINUTES = 20      # for each step of the browser
 # what a page has for a screen or a pointer alone, and folded code, which draws or imports
 NOT_ON_PAPER = ("script, noscript, .headerlink, .copybtn, .geolab-sliders, "
-                "details.hide.above-input, .tag_hide-input > .cell_input")
+                "details.hide.above-input, .tag_hide-input > .cell_input, "
+                "summary > .collapsed")
 DEAD = """() => [...document.querySelectorAll('a[href^="#"]')].map(link => link.hash.slice(1))
     .filter(id => !document.getElementById(decodeURIComponent(id)))"""
 ALONE, ROWS, COLUMNS = 4, 3, 2  # the values that are shown of an only slider, and of each of two

@@ -9,6 +9,8 @@ import re
 import sys
 from pathlib import Path
 
+import tomllib
+
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "_build/release"
 NAME = "geometry-of-residual-connections"
@@ -16,8 +18,7 @@ NAME = "geometry-of-residual-connections"
 
 def version() -> str:
     """The version in pyproject.toml."""
-    text = (ROOT / "pyproject.toml").read_text()
-    return re.search(r'^version = "(.+)"$', text, re.M)[1]
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
 def file(ending: str) -> Path:

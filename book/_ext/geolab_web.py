@@ -1,7 +1,10 @@
 """What the web asks of a site: a description and a card for links to a page, its one address, a map
 of all pages, a page for lost readers, and a footer that says how to cite.
 
-What needs the site's public address is left out where nobody knows it.
+What needs the site's public address is left out where nobody knows it. Libraries do less here:
+sphinxext-opengraph takes formulas and tables into a description, sphinx-sitemap warns where there
+is no address and leaves out pages that weren't built again, and sphinx-notfound-page gives the page
+paths from the server's root, which a folder on a disk has not.
 """
 
 import re
@@ -19,8 +22,8 @@ page</a> lists all chapters, and the <a href="search.html">search</a> knows ever
 
 
 def description(body: str) -> str:
-    """The first sentences of a page, without questions to click, markup and hard formulas."""
-    told = re.sub(r'<div class="geolab-question".*?</div>', "", body, flags=re.S)
+    """The first sentences of a page, without questions to click, tables and hard formulas."""
+    told = re.sub(r'<table.*?</table>|<div class="geolab-question".*?</div>', "", body, flags=re.S)
     paragraphs = re.findall(r"<p>(.*?)</p>", told, re.S)
     plain = (" ".join(unescape(re.sub(r"<[^>]+>|\\[()]", "", text)).split()) for text in paragraphs)
     first = next((text for text in plain

@@ -1,4 +1,7 @@
-"""One function for many arguments, by several processes of one machine."""
+"""One function for many arguments, by several processes of one machine.
+
+joblib kills its processes at an interruption, and these save their training first.
+"""
 
 import multiprocessing
 import os

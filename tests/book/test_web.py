@@ -66,6 +66,9 @@ def test_the_library_of_icons_is_left_out(site):
     ('<div class="geolab-question"><p>' + "Which of these answers may be the right one? " * 2
      + "</p></div><p>" + "This isn't a question but a whole sentence of the running text. </p>",
      "This isn't a question but a whole sentence of the running text."),
+    ("<table><tr><td><p>" + "What a table has in a cell describes no page. " * 2 + "</p></td></tr>"
+     "</table><p>This isn't a table but a whole sentence of the running text, at last.</p>",
+     "This isn't a table but a whole sentence of the running text, at last."),
 ])
 def test_a_page_is_described_by_its_first_plain_sentences(web, body, said):
     assert web.description(body) == said

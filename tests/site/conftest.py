@@ -1,7 +1,8 @@
 """The built pages, opened in a Chromium that reaches only this machine.
 
 A page is opened once at each width for all tests, so its fixtures have the scope of the session,
-and all its tests go to the same process.
+and all its tests go to the same process. pytest-playwright would open a page
+for each test, with one choice of browsers for all.
 """
 
 import re

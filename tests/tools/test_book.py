@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import yaml
 
 import book
 from executor import Failure, Outcome
@@ -163,6 +165,17 @@ def test_a_notebook_that_raised_is_executed_again(tmp_path, monkeypatch):
     assert sorted(ran[0]) == ["a", "b", "c"] and ran[1:] == [["c"], ["c", "b"]]
 
 
+@pytest.mark.parametrize("word", ["auto", "'off'", "cache", "force  # by nobody"])
+def test_sphinx_executes_nothing_whatever_the_configuration_says(word):
+    text = (ROOT / "_config.yml").read_text()
+    read, said = yaml.safe_load(text), re.sub("(execute_notebooks:).*", rf"\1 {word}", text)
+    assert read["execute"]["execute_notebooks"] == "force"
+    read["execute"]["execute_notebooks"] = "off"
+    assert yaml.safe_load(book.unexecuted(said)) == read
+    with pytest.raises(KeyError, match="execute"):
+        book.unexecuted(text.replace("execute:", "run:"))
+
+
 @pytest.mark.parametrize("before, whole, made", [
     (False, False, 0), (False, True, 1), (True, True, 0)])
 def test_all_pages_are_made_again_unless_they_were_made_at_once(
@@ -179,8 +192,8 @@ def test_all_pages_are_made_again_unless_they_were_made_at_once(
         monkeypatch.setattr(book, name, value)
     (tmp_path / "book").mkdir()
     (tmp_path / "book/intro.md").write_text("# Front")
-    for name in ("_toc.yml", "_config.yml"):
-        (tmp_path / name).write_text("")
+    (tmp_path / "_toc.yml").write_text("")
+    (tmp_path / "_config.yml").write_text("execute:\n  execute_notebooks: force\n")
     assert book.site(False, {}) and len(ran) == 1
     state = json.loads((tmp_path / "site").read_text())
     (tmp_path / "site").write_text(json.dumps(state | {"whole": before}))

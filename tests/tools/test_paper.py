@@ -1,5 +1,6 @@
 """The joined book: links inside, open folds, sliders as a few frames; PDF, EPUB and archive."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,11 @@ FRONT = """<p>See <a href="../notebooks/01_one.html">one</a>,
 <img src="../cover.svg" alt="A &lt;cover&gt;.">"""
 CHAPTER = """<details class="dropdown" id="proof"><summary>Proof</summary><p>Look.</p></details>
 <div class="cell tag_hide-input"><details class="admonition hide above-input"><summary>Show code
-</summary><pre>draw()</pre></details></div><h2 id="more">More</h2>{slider}"""
+</summary><pre>draw()</pre></details></div><div class="cell tag_hide-output">
+<details class="admonition hide above-output"><summary><p class="collapsed admonition-title">Shut
+</p><p class="expanded admonition-title">A <em>map</em></p></summary><div role="img" aria-label="Two
+equal parts."><svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 2 1"><path id="h1" d="M0 0H1"/>
+<path id="h1" d="M0 0H1"/></svg></div></details></div><h2 id="more">More</h2>{slider}"""
 
 
 def curve(beta, gate=0.5):
@@ -91,7 +96,8 @@ def test_what_is_for_a_screen_is_left_out(book):
     chapter = BeautifulSoup(book[1].html, "html.parser")
     assert [page.title for page in book] == ["Front", "1. One"]
     assert not chapter.select("script, noscript, input, button, .headerlink")
-    assert "draw()" not in chapter.get_text() and "A curve." in chapter.get_text()
+    assert not {"draw()", "Shut"} & set(chapter.get_text().split())
+    assert "A curve." in chapter.get_text()
 
 
 def test_a_slider_is_a_few_frames_over_their_values(book):
@@ -141,11 +147,27 @@ def test_a_link_to_nowhere_is_refused(site, book, chromium):
         pass
 
 
-def test_the_epub_is_well_formed_and_its_links_are_whole(site, book, chromium):
+@pytest.fixture
+def bound(site, book, chromium):
+    """The EPUB of the book."""
     with paper.typeset(site, book, chromium) as page:
         taken = page.evaluate(epub.TAKEN)
     epub.write(site / "book.epub", book, taken["pages"], taken["drawings"])
-    with ZipFile(site / "book.epub") as archive:
+    return site / "book.epub"
+
+
+@pytest.mark.skipif(not shutil.which("java"),
+                    reason="there is no Java here: apt-get install default-jre-headless")
+def test_the_epub_passes_epubcheck(bound, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # seconds
+    assert epub.faults(bound) == []
+    with ZipFile(tmp_path / "bad.epub", "w") as bad:
+        bad.writestr("mimetype", "text/plain")
+    assert epub.faults(tmp_path / "bad.epub")
+
+
+def test_the_epub_is_well_formed_and_its_links_are_whole(bound):
+    with ZipFile(bound) as archive:
         assert archive.namelist()[0] == "mimetype"
         files = {name: archive.read(name) for name in archive.namelist()}
     parts = {name.removeprefix("book/"): text for name, text in files.items()
@@ -160,17 +182,16 @@ def test_the_epub_is_well_formed_and_its_links_are_whole(site, book, chromium):
                  if node.get("href") or node.get("src")]
         for link in links:
             assert link.startswith("https://") or link in listed | places, (name, link)
-    assert len(taken["drawings"]) == 5  # the cover, and four frames
+    assert sum(name.endswith(".svg") for name in parts) == 6  # the cover, a map, and four frames
 
 
 def test_the_archive_unpacks_to_one_folder(site, tmp_path):
     (site / ".buildinfo").write_text("for a builder")
-    count = pack.pack(site, tmp_path / "book-1.zip")
+    pack.pack(site, tmp_path / "book-1.zip")
     with ZipFile(tmp_path / "book-1.zip") as archive:
-        assert len(archive.namelist()) == count
-        assert all(name.startswith("book-1/") for name in archive.namelist())
-        assert "book-1/notebooks/01_one.html" in archive.namelist()
-        assert "book-1/.buildinfo" not in archive.namelist()
+        packed = {name for name in archive.namelist() if not name.endswith("/")}
+    assert packed == {f"book-1/{path.relative_to(site).as_posix()}" for path in site.rglob("*")
+                      if path.is_file() and path.name != ".buildinfo"}
 
 
 def test_a_folder_that_is_not_there_is_refused():

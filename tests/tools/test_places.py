@@ -131,3 +131,20 @@ def test_a_slider_moves_under_colabs_widgets():
     done = subprocess.run([sys.executable, "-c", MOVED], capture_output=True, text=True,
                           check=False, env={**here, "PYTHONPATH": path})
     assert done.stdout.split() == [str(COLAB["ipywidgets"]), "True"], done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name, place", [
+    ("_config.yml", "  url:"), ("_config.yml", "  branch:"), ("README.md", "<!-- colab -->"),
+    ("README.md", "<!-- /colab -->")])
+def test_a_place_that_cannot_hold_the_address_is_named(tmp_path, monkeypatch, name, place):
+    for copied in ("_config.yml", "README.md", "CITATION.cff"):
+        (tmp_path / copied).write_text((ROOT / copied).read_text())
+    monkeypatch.setattr(address, "ROOT", tmp_path)
+    monkeypatch.setattr(address, "notebooks", list)
+    known = address.Address("https://github.com/a/book", "main")
+    assert len(address.places(known)) == 3
+    text = (ROOT / name).read_text()
+    for broken in (text.replace(place, "  moved:"), text + text):
+        (tmp_path / name).write_text(broken)
+        with pytest.raises(ValueError, match="must have one place"):
+            address.places(known)
