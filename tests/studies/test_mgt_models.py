@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from geolab.models import Transformer, TransformerConfig
 from geolab.operators import unit_direction
 from geolab.probes import future_influence, influence
-from geolab.residuals import MGT
+from geolab.residuals import MGT, MHC
 from geolab.residuals.layer_scale import LayerScale
 from geolab.residuals.mgt_forms import MHCDelta, Projected, TokenRate
 
@@ -76,7 +76,7 @@ def test_projected_erases_along_what_it_writes_alone():
 
 def test_a_delta_write_changes_each_mixed_stream_along_one_direction():
     state, f, residual = some_state(4), sublayer(), shaken(MHCDelta(WIDTH))
-    read, _, mix = residual.coefficients(state)
+    read, _, mix = MHC.coefficients(residual, state)
     mixed = mix @ state
     moved = residual(state, f) - mixed
     k = unit_direction(f((read.unsqueeze(-1) * state).sum(-2))).unsqueeze(-2)
@@ -94,7 +94,7 @@ def test_on_copies_it_starts_as_the_delta_residual():
 
 def test_its_rate_adds_mhcs_write_to_deltas_logit():
     state, f, residual = some_state(4), sublayer(), shaken(MHCDelta(WIDTH))
-    read, write, mix = residual.coefficients(state)
+    read, write, mix = MHC.coefficients(residual, state)
     x = (read.unsqueeze(-1) * state).sum(-2)
     k, v, beta = residual.delta.coefficients(x, f)
     logit = (beta / (2 - beta)).log().unsqueeze(-1) + (write / (2 - write)).log()
