@@ -85,18 +85,17 @@ def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tens
     require_width("direction", direction, x.shape[-axes])
     if kernels.serves(x):
         return kernels.TWINS["delta_update"](x, direction, value, beta, erase, eps)
-    dtype, x = x.dtype, widened(x)
     k, v, beta = (kernels.number(t, x, x.dtype).to(x.dtype) for t in (direction, value, beta))
     if eps is not None:
-        k = unit_direction(k, eps)
+        k = unit_direction(k, eps).to(x.dtype)
     with outside_autocast(x):
         if axes == 1:
             change = v - torch.linalg.vecdot(k, x) if erase else v                  # v − kᵀx: (...)
-            return torch.addcmul(x, (beta * change).unsqueeze(-1), k).to(dtype)
+            return torch.addcmul(x, (beta * change).unsqueeze(-1), k)
         # v − kᵀX: (..., d_v)
         change = v - product(k.unsqueeze(-2), x).squeeze(-2) if erase else v
         written = product(k.unsqueeze(-1), (beta.unsqueeze(-1) * change).unsqueeze(-2))
-        return (x + written).to(dtype)
+        return x + written
 
 
 def diagonal_update(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor) -> Tensor:
@@ -121,6 +120,5 @@ def diagonal_update(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor) -> T
         raise ValueError(f"alpha must be one number, got shape {tuple(alpha.shape)}")
     if kernels.serves(x):
         return kernels.TWINS["diagonal_update"](x, update, beta, alpha)
-    dtype, x = x.dtype, widened(x)
     update, beta, alpha = (t.to(x.dtype) for t in (update, beta, alpha))
-    return torch.addcmul(x, beta, torch.addcmul(update, x, alpha, value=-1)).to(dtype)
+    return torch.addcmul(x, beta, torch.addcmul(update, x, alpha, value=-1))

@@ -1,4 +1,4 @@
-"""Operators keep their precision under autocast, in half precision and at every scale.
+"""Operators keep their precision under autocast and at every scale.
 
 Rounded to bfloat16, a rotation is orthogonal only to 1e-2. What computes an operator's few numbers
 works in float32 at least. What applies them to a state works in the state's dtype. An operator says
@@ -7,9 +7,8 @@ leaves autocast where it multiplies matrices, which autocast would round. A shar
 be shorter, but torch.compile counts recompilations per code object, and operators that share one
 use up each other's limit.
 
-What applies an operator to a state of half precision sums in float32, as its kernel does, and
-rounds once. A square leaves the range of float32 at 1e19 and at 1e-19. So what squares its
-arguments divides them by their size first, unless that is ordinary: then all bits stay.
+A square leaves the range of float32 at 1e19 and at 1e-19. So what squares its arguments divides
+them by their size first, unless that is ordinary: then all bits stay.
 Kernels don't: the squares that they add, and products of such lengths, must stay in that range.
 """
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from geolab import kernels
 from geolab.checks import require_leading, require_square, require_width
-from geolab.operators.precision import outside_autocast, product, widened
+from geolab.operators.precision import outside_autocast, product
 
 
 def stream_read(x: Tensor, weights: Tensor) -> Tensor:
@@ -27,12 +27,11 @@ def stream_read(x: Tensor, weights: Tensor) -> Tensor:
     require_leading("weights", weights, 1, x.shape[:-2])
     if kernels.serves(x, x.shape[-2]):
         return kernels.TWINS["stream_read"](x, weights)
-    dtype, x = x.dtype, widened(x)
     with outside_autocast(x):
         # contiguous, here and below: strided views of a wider table send products, and their
         # backward, token by token
         weights = weights.to(x.dtype).contiguous()
-        return product(weights.unsqueeze(-2), x).squeeze(-2).to(dtype)
+        return product(weights.unsqueeze(-2), x).squeeze(-2)
 
 
 def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
@@ -51,9 +50,8 @@ def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
     require_leading("matrix", matrix, 2, x.shape[:-2])
     if kernels.serves(x, n) and matrix.shape[-2] == n:
         return kernels.TWINS["stream_mix"](x, matrix)
-    dtype, x = x.dtype, widened(x)
     with outside_autocast(x):
-        return product(matrix.to(x.dtype), x).to(dtype)
+        return product(matrix.to(x.dtype), x)
 
 
 def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> Tensor:
@@ -73,14 +71,13 @@ def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor)
     *tokens, n, d = x.shape
     if kernels.serves(x, n):
         return kernels.TWINS["stream_mix_write"](x, matrix, weights, update)
-    dtype, x = x.dtype, widened(x)
     matrix = matrix.to(x.dtype).expand(*tokens, n, n).contiguous()
     weights = weights.to(x.dtype).expand(*tokens, n).contiguous()
     update = update.to(x.dtype).expand(*tokens, d)
     with outside_autocast(x):
         # forward mode can't look into a hand-written backward pass
         apply = _mix_write if kernels.transformed() else _MixWrite.apply
-        return apply(x, matrix, weights, update).to(dtype)
+        return apply(x, matrix, weights, update)
 
 
 def _mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from geolab.kernels import launch
 N, D, EPS = 3, 6, 1e-5
 SINGLE, BROAD, HALF = torch.float32, torch.bfloat16, torch.float16
 # Some ten units in the last place
-TOLERANCE = {SINGLE: 3e-6, BROAD: 2e-2, HALF: 4e-3}
+TOLERANCE = {SINGLE: 3e-6, BROAD: 3e-2, HALF: 4e-3}
 WIDE = (1e-30, 1e-15, 1.0, 1e15, 1e30)
 SCALES = {SINGLE: WIDE, BROAD: WIDE, HALF: (1e-3, 1.0, 1e2)}
 STREAMS = (1, 2, 4, 5)
