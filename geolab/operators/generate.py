@@ -14,7 +14,7 @@ from torch.autograd import Function
 
 from geolab import kernels
 from geolab.checks import require_leading, require_width
-from geolab.operators.precision import outside_autocast, size, widened
+from geolab.operators.precision import inverse_length, outside_autocast, widened
 
 
 def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -26,7 +26,7 @@ def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
         x: (..., features).
         weight: W, (outputs, features).
         eps: the guard of the norm.
-    Returns: (..., outputs), in float32 if x has half precision.
+    Returns: (..., outputs), in float32 if x has half precision. NaN for an x longer than 1e19.
     Raises: ValueError when the weight has another number of features, or more than two axes.
     """
     require_width("weight", weight, x.shape[-1])
@@ -40,16 +40,13 @@ def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 def _rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    x, inverse, _ = _sized(x, eps)
-    return (x @ weight.mT) * inverse
+    return (x @ weight.mT) * _inverse_rms(x, eps)
 
 
-def _sized(x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """x over its size, the size over rms x, and the size: (..., features), (..., 1), (..., 1)."""
-    own = size(x, eps**0.5)
-    x = x / own
+def _inverse_rms(x: Tensor, eps: float) -> Tensor:
+    """1 / rms x, (..., 1)."""
     square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square()
-    return x, torch.rsqrt(square / max(x.shape[-1], 1) + eps / own / own), own
+    return inverse_length(square / max(x.shape[-1], 1) + eps)
 
 
 class _RmsLinear(Function):
@@ -73,8 +70,8 @@ class _RmsLinear(Function):
         x, weight, y = ctx.saved_tensors
         tokens = prod(x.shape[:-1])
         with outside_autocast(grad):
-            x, inverse, own = _sized(x, ctx.eps)
+            inverse = _inverse_rms(x, ctx.eps)
             along = torch.linalg.vecdot(grad, y).unsqueeze(-1) * inverse.square() / x.shape[-1]
             grad = grad * inverse
             grad_weight = grad.reshape(tokens, len(weight)).mT @ x.reshape(tokens, x.shape[-1])
-            return (grad @ weight).addcmul_(x, along, value=-1) / own, grad_weight, None
+            return (grad @ weight).addcmul_(x, along, value=-1), grad_weight, None

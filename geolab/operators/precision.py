@@ -8,8 +8,11 @@ be shorter, but torch.compile counts recompilations per code object, and operato
 use up each other's limit.
 
 A square leaves the range of float32 at 1e19 and at 1e-19. So what squares its arguments divides
-them by their size first, unless that is ordinary: then all bits stay.
-Kernels don't: the squares that they add, and products of such lengths, must stay in that range.
+them by their size first, unless that is ordinary: then all bits stay. `rms_linear` reads the
+largest tensor of a network, and does without that pass: there a length above 1e19 gives NaN, and
+not a wrong number; below 1e-19 the guard decides.
+Kernels don't divide: the squares that they add, and products of such lengths, must stay in that
+range.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -49,6 +52,11 @@ def size(x: Tensor, guard: float = 0.0) -> Tensor:
     largest = largest.clamp(min=guard)
     ordinary = ((largest >= LEAST) & (largest <= MOST)) | (largest == 0)
     return torch.where(ordinary, 1.0, largest)
+
+
+def inverse_length(square: Tensor) -> Tensor:
+    """1 / √square, and NaN where the square has left the range of its dtype."""
+    return torch.rsqrt(square).masked_fill(square.isinf(), torch.nan)
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
