@@ -14,7 +14,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from geolab.show.figures import ACCENT, SECOND, subplots
+from geolab.show.figures import ACCENT, SECOND
+from geolab.show.schematic import BOXED, CENTRE, LINE, SUBLAYER, TINT, canvas
 
 SOURCES = {
     "token": "from this token", "mean": "from the mean of the tokens so far",
@@ -125,11 +126,6 @@ PLACES = {"read operator write": (1.3, 5.2, 8.7), "operator read write": (1.9, 3
           "read write operator": (1.3, 5.4, 8.2)}
 LANE, PITCH, WEIGHTS, STREAM, SCALE, BRANCH, TOP = 0.2, 0.8, 0.95, 1.9, 2.65, 3.5, 4.6
 LEFT, RIGHT, HALF = 0.15, 9.8, 1.4  # the ends of the state, and half of the operator's width
-LINE = dict(color="black", linewidth=1.3, solid_capstyle="round")
-BOX = dict(boxstyle="round,pad=0.35", facecolor="white", edgecolor="black", linewidth=1)
-CENTRE = dict(ha="center", va="center")
-BOXED = dict(fontsize=10, bbox=BOX, **CENTRE)
-SUBLAYER = BOXED | dict(fontsize=13, weight="bold", bbox=BOX | {"facecolor": "#d9d9d9"})
 
 
 def describe(name: str) -> str:
@@ -145,10 +141,7 @@ def diagram(name: str) -> Figure:
     """
     block = _block(name)
     bottom = LANE - PITCH * len(block.sources) - 0.6 if block.sources else STREAM - 1.5
-    figure, axes = subplots(height=(TOP - bottom) / 2)
-    figure.set_layout_engine("none")
-    axes.set(position=(0, 0, 1, 1), xlim=(0, 10), ylim=(bottom, TOP))
-    axes.set_axis_off()
+    figure, axes = canvas((TOP - bottom) / 2, ylim=(bottom, TOP))
     place = dict(zip(block.order.split(), PLACES[block.order], strict=True))
     lines = 1 if block.state == D_FEATURES else 4
     ys = [STREAM + 0.25 * (k - (lines - 1) / 2) for k in range(lines)]
@@ -198,7 +191,7 @@ def _draw_branch(axes: Axes, block: Block, place: dict[str, float], ys: list[flo
 def _draw_operator(axes: Axes, block: Block, x: float, low: float, high: float) -> None:
     """Draw the operator's box from `low` to `high`, and what drives it from above."""
     axes.fill([x - HALF, x + HALF, x + HALF, x - HALF], [low, low, high, high], zorder=2,
-              facecolor="#cfe3f1", edgecolor=ACCENT, linewidth=1.5)
+              facecolor=TINT, edgecolor=ACCENT, linewidth=1.5)
     axes.text(x, STREAM, block.operator, fontsize=12, **CENTRE)
     side = dict(x=x - 0.2, ha="right") if block.drives else dict(x=x, ha="center")
     axes.text(y=high + 0.22, s=block.does, fontsize=10, va="center", **side)
