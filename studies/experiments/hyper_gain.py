@@ -27,7 +27,7 @@ MODELS = {"hyper": ("hyper", {}), "hyper, static": ("hyper", {"dynamic": False})
           "additive": ("additive", {}), "mhc": ("mhc", {})}
 # of all sublayers forward and backward, and the largest single one forward; and up to the last
 # sublayer, in the median over tokens: how many times as long mixing alone makes the embedding's
-# copies ("met"), and how many times as long the lanes are
+# copies ("met"), and how many times as long the streams are
 MEASURED = ("forward", "backward", "single", "met", "length")
 Depths = Mapping[str, tuple[int, ...]]  # model -> numbers of blocks
 
@@ -51,14 +51,14 @@ def gains(model: TokenModel, tokens: Tensor) -> Tensor:
     singles = torch.stack([composite_gain(one[None]).forward[0] for one in mixes])
     entry, last = (state.reshape(*tokens.shape, -1, state.shape[-1])
                    for state in (found[0], found[-1]))
-    carried = reduce(lambda lanes, one: one @ lanes, mixes[:-1], entry)
-    met, length = (times(lanes, entry).median() for lanes in (carried, last))
+    carried = reduce(lambda streams, one: one @ streams, mixes[:-1], entry)
+    met, length = (times(streams, entry).median() for streams in (carried, last))
     return torch.stack([whole.forward[0], whole.backward[0], singles.amax(), met, length]).float()
 
 
-def times(lanes: Tensor, entry: Tensor) -> Tensor:
-    """How many times as long the longest lane is: (B, T, n, d) twice -> (B, T)."""
-    return lanes.norm(dim=-1).amax(-1) / entry.norm(dim=-1).amax(-1)
+def times(streams: Tensor, entry: Tensor) -> Tensor:
+    """How many times as long the longest stream is: (B, T, n, d) twice -> (B, T)."""
+    return streams.norm(dim=-1).amax(-1) / entry.norm(dim=-1).amax(-1)
 
 
 def gain(model: TokenModel) -> dict:

@@ -35,7 +35,7 @@ def test_the_additive_stream_has_gain_one_and_grows_all_the_same():
 
 @pytest.mark.parametrize("row, met", [((2, -1), 1), ((2, 1), 3)])
 def test_copies_meet_the_sum_of_a_row_and_lanes_are_as_long_as_they_are(row, met):
-    """Two sublayers write nothing, and mix the first two lanes by the rows `row` and (0, 1). The
+    """Two sublayers write nothing, and mix the first two streams by the rows `row` and (0, 1). The
     second one sees what the first one made."""
     model = trained("hyper")
     table = torch.zeros(hyper_gain.STREAMS, 2 + hyper_gain.STREAMS)  # write, read, Hᵀ
