@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from geolab.graft.block import Grafted
 from geolab.graft.network import graft
 from geolab.residuals import REGISTRY
 
@@ -21,7 +22,7 @@ def save(model: nn.Module, path: str | Path) -> None:
         the registry.
     """
     how = vars(model).get("grafted_with")
-    if how is None:
+    if how is None or not any(isinstance(module, Grafted) for module in model.modules()):
         raise ValueError(f"model must be what graft returned, got {type(model).__name__}")
     names = {cls: name for name, cls in REGISTRY.items()}
     residual = names.get(how["residual"], how["residual"])

@@ -66,12 +66,14 @@ def tell_what_stays(model: nn.Module) -> None:
             warnings.warn(f"graft leaves {name or 'the model'}, {len(children)} blocks of class "
                           f"{type(children[0]).__name__}, as it is: it has no rule for them",
                           stacklevel=3)
-        if isinstance(module, nn.ModuleList) and any(isinstance(c, Grafted) for c in children):
-            for child in children:
+        grafted = [isinstance(child, Grafted) for child in children]
+        if isinstance(module, (nn.ModuleList, nn.Sequential)) and any(grafted):
+            last = len(children) - grafted[::-1].index(True)
+            for child in children[grafted.index(True):last]:
                 if not isinstance(child, Grafted) and any(True for _ in child.parameters()):
                     warnings.warn(f"graft leaves a {type(child).__name__} between the blocks of "
-                                  f"{name} as it is: there it gets the state of the residuals, and "
-                                  "not x", stacklevel=3)
+                                  f"{name or 'the model'} as it is: there it gets the state of the "
+                                  "residuals, and not x", stacklevel=3)
 
 
 def require_bare(model: nn.Module) -> None:

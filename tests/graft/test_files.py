@@ -50,6 +50,8 @@ def test_what_is_no_such_file_or_has_no_name_is_refused(tmp_path):
         load(Block(), tmp_path / "other.pt")
     with pytest.raises(ValueError, match="model must be what graft returned, got Block"):
         save(Block(), tmp_path / "plain.pt")
+    with pytest.raises(ValueError, match="model must be what graft returned"):
+        save(ungraft(graft(nn.Sequential(Block(), Block()), "mhc")), tmp_path / "plain.pt")
     with pytest.raises(ValueError, match="residual must be one of geolab.residuals.REGISTRY.*Own"):
         save(graft(nn.Sequential(Block(), Block()), Own), tmp_path / "own.pt")
 
@@ -131,9 +133,12 @@ def test_a_trial_leaves_attributes_and_replaced_buffers():
     assert all(float(block.seen) == 0 for block in blocks)
 
 
+@pytest.mark.filterwarnings("error")
 def test_what_stands_between_blocks_is_told():
-    with pytest.warns(UserWarning, match="leaves a Linear between the blocks"):
-        graft(nn.ModuleList([Block(), nn.Linear(8, 8), Block()]), "mhc")
+    for several in (nn.ModuleList, lambda blocks: nn.Sequential(*blocks)):
+        with pytest.warns(UserWarning, match="leaves a Linear between the blocks"):
+            graft(several([Block(), nn.Linear(8, 8), Block()]), "mhc")
+        graft(several([nn.Linear(8, 8), Block(), Block(), nn.Linear(8, 8)]), "mhc")
 
 
 @pytest.mark.parametrize("family", ["encoder", "llama"])
