@@ -40,7 +40,7 @@ from geolab.kernels.launch import (
     sizes,
     twin,
 )
-from geolab.kernels.registers import dot, load_row, plus, scaled, store_row, times, unit
+from geolab.kernels.registers import dot, length, load_row, plus, scaled, store_row, times, unit
 
 # Matrices per program. On a device, each lane of a program's only warp has one, so that 8192
 # matrices fill the device.
@@ -138,7 +138,9 @@ def spanned(u, v):
     # Two projections are enough, unless the part across is only rounding: then u and v are
     # parallel.
     again = plus(across, e1, -rest)
-    e2, h = unit(scaled(again, tl.where(dot(again, again) > 0.25 * dot(across, across), 1.0, 0.0)))
+    square = dot(across, across)
+    kept = tl.where(dot(again, again) > 0.25 * square, 1.0, 0.0)
+    e2, h = unit(scaled(again, tl.where(square == float("inf"), float("nan"), kept)))
     return e1, plus(e2, e1, -dot(e1, e2)), r, h, along + rest
 
 
@@ -213,8 +215,7 @@ def quaternions(w):
     x, y = (w01 + w23, w03 + w12, w02 - w13), (w02 + w13, w03 - w12, w01 - w23)
     pfaffian = w01 * w23 - w02 * w13 + w03 * w12
     left, right = (1.0 - pfaffian,) + x, (1.0 + pfaffian,) + y
-    over_left = tl.div_rn(1.0, tl.sqrt_rn(dot(left, left)))
-    over_right = tl.div_rn(1.0, tl.sqrt_rn(dot(right, right)))
+    over_left, over_right = tl.div_rn(1.0, length(left)), tl.div_rn(1.0, length(right))
     return scaled(left, over_left), scaled(right, over_right), over_left, over_right, x, y
 
 

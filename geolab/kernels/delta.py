@@ -31,6 +31,7 @@ from geolab.kernels.launch import (
     summed,
     twin,
 )
+from geolab.kernels.tiles import inverse_length
 
 # Numbers per program of the diagonal update: each thread has 16 of each vector, in two loads.
 BLOCK = 32768 if INTERPRETED else 2048
@@ -235,7 +236,7 @@ def _update(X, H, V, BETA, Y, READOUT, SCALE, N, d, span_v, span_beta, eps2, d_v
                            CHANNELS).to(tl.float32)
     scale = tl.full([TOKENS, 1], 1.0, tl.float32)  # k = scale h
     if NORMALIZE:
-        scale = tl.rsqrt(tl.where(inside, tl.sum(square, axis=1) + eps2, 1.0))
+        scale = inverse_length(tl.where(inside, tl.sum(square, axis=1) + eps2, 1.0))
     readout = tl.zeros([TOKENS, CHANNELS], tl.float32)  # kᵀX, which the backward pass reads
     if ERASE:
         readout = scale * tl.sum(along, axis=1)

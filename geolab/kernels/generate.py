@@ -226,7 +226,7 @@ def _forward(X, W, Y, R, C, U, Z, N, eps, d, share, n: tl.constexpr, O: tl.const
             y = tiles.product(z, low, y, PRODUCTS)
     r = tl.sum(squares, axis=1)
     if tl.num_programs(1) == 1:
-        r = tl.rsqrt(r / (n * d) + eps)
+        r = tiles.inverse_length(r / (n * d) + eps)
         y *= r[:, None]
     token += tl.program_id(1).to(tl.int64) * N
     tl.store(Y + (token * O)[:, None] + output[None, :], y,
@@ -247,7 +247,7 @@ def _join(SUMS, SQUARES, Y, R, N, eps, D, parts, O: tl.constexpr, OUTPUTS: tl.co
         before = part * N.to(tl.int64)
         y += tl.load(SUMS + before * O + place, mask=known, other=0.0)
         squares += tl.load(SQUARES + before + token, mask=inside, other=0.0)
-    r = tl.rsqrt(squares / D + eps)
+    r = tiles.inverse_length(squares / D + eps)
     tl.store(Y + place, y * r[:, None], mask=known)
     tl.store(R + token, r, mask=inside)
 

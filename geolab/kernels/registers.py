@@ -81,9 +81,16 @@ def times(matrix, a, n: tl.constexpr, transposed: tl.constexpr = False):
 
 
 @triton.jit
+def length(a):
+    """‖a‖, and NaN where its square has left the range of float32."""
+    square = dot(a, a)
+    return tl.sqrt_rn(tl.where(square == float("inf"), float("nan"), square))
+
+
+@triton.jit
 def unit(a):
     """a/‖a‖ and ‖a‖. Where a = 0, both are zeros."""
-    length = tl.sqrt_rn(dot(a, a))
-    e = scaled(a, tl.div_rn(1.0, tl.where(length > 0, length, 1.0)))
+    r = length(a)
+    e = scaled(a, tl.div_rn(1.0, tl.where(r == 0, 1.0, r)))
     # One Newton step removes the rounding error of the length.
-    return plus(e, e, 0.5 - 0.5 * dot(e, e)), length
+    return plus(e, e, 0.5 - 0.5 * dot(e, e)), r

@@ -76,6 +76,12 @@ def _tile(features: int, bytes_each: int) -> dict[str, int]:
 
 
 @triton.jit
+def inverse_length(square):
+    """1 / √square, and NaN where the square has left the range of float32."""
+    return tl.where(square == float("inf"), float("nan"), tl.rsqrt(square))
+
+
+@triton.jit
 def coefficients(A, token, inside, span, count: tl.constexpr, SHARED: tl.constexpr):
     """Read `count` numbers per token, as a tuple of columns (TOKENS, 1)."""
     numbers, owner = (), token

@@ -11,8 +11,8 @@ A square leaves the range of float32 at 1e19 and at 1e-19. So what squares its a
 them by their size first, unless that is ordinary: then all bits stay. `rms_linear` reads the
 largest tensor of a network, and does without that pass: there a length above 1e19 gives NaN, and
 not a wrong number; below 1e-19 the guard decides.
-Kernels don't divide: the squares that they add, and products of such lengths, must stay in that
-range.
+Kernels divide nothing by its size: the squares that they add, and products of such lengths, must
+stay in that range. Above it they give NaN.
 """
 
 from contextlib import AbstractContextManager, nullcontext

@@ -201,6 +201,22 @@ def test_a_backward_pass_in_autocast_loses_nothing(name):
         assert torch.equal(ours, theirs)
 
 
+@pytest.mark.skipif(not launch.INTERPRETED, reason="the interpreter's numbers are IEEE's")
+@pytest.mark.parametrize("name", TWINS)
+def test_a_kernel_at_huge_numbers_is_right_or_says_nan(name):
+    example = EXAMPLES[name]
+    n = 4 if 4 in example.streams else example.streams[-1]
+    for (powers, scale), inputs in draws(name, n, SINGLE):
+        if scale == WIDE[-1] and min(powers) == 0:
+            with kernels.use("always"):
+                got = operator(name)(*inputs)
+            wanted = operator(name)(*[x.double() for x in inputs])
+            for ours, theirs in zip(*([y] if isinstance(y, Tensor) else y for y in (got, wanted)),
+                                    strict=True):
+                loud = not ours.isfinite().all()
+                assert loud or (ours - theirs).norm() <= 1e-5 * theirs.norm(), (powers, scale)
+
+
 @pytest.mark.parametrize("mode", ["always", "never"])
 @pytest.mark.parametrize("name", [name for name in TWINS if EXAMPLES[name].streams == STREAMS])
 def test_every_number_of_streams_has_a_kernel_or_the_reference(name, mode):
