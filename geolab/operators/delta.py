@@ -10,7 +10,7 @@ from torch import Tensor
 
 from geolab import kernels
 from geolab.checks import require_unit, require_width
-from geolab.operators.precision import outside_autocast, product, size, widened
+from geolab.operators.precision import held, outside_autocast, product, widened
 
 
 def unit_direction(h: Tensor, eps: float = 0.0) -> Tensor:
@@ -20,13 +20,11 @@ def unit_direction(h: Tensor, eps: float = 0.0) -> Tensor:
     Arguments:
         h: (..., d), any vectors; with eps = 0 none may be zero.
         eps: the guard ε_k against a vanishing h, in units of h; the paper's code takes 1e-5.
-    Returns: (..., d), in float32 at least.
+    Returns: (..., d), in float32 at least. NaN for an h longer than 1e19.
     """
     h = widened(h)
-    own = size(h, eps)
-    h = h / own
-    square = torch.linalg.vector_norm(h, dim=-1, keepdim=True).square()
-    return h * torch.rsqrt(square + (eps / own).square())
+    square = torch.linalg.vector_norm(h, dim=-1, keepdim=True).square() + eps**2
+    return h / held(square).sqrt()  # 1/√ would have a cube in its gradient
 
 
 def delta_matrix(direction: Tensor, beta: Tensor | float) -> Tensor:

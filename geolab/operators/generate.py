@@ -14,7 +14,7 @@ from torch.autograd import Function
 
 from geolab import kernels
 from geolab.checks import require_leading, require_width
-from geolab.operators.precision import inverse_length, outside_autocast, widened
+from geolab.operators.precision import held, outside_autocast, widened
 
 
 def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -46,7 +46,7 @@ def _rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 def _inverse_rms(x: Tensor, eps: float) -> Tensor:
     """1 / rms x, (..., 1)."""
     square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square()
-    return inverse_length(square / max(x.shape[-1], 1) + eps)
+    return torch.rsqrt(held(square / max(x.shape[-1], 1) + eps))
 
 
 class _RmsLinear(Function):

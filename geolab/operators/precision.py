@@ -7,10 +7,10 @@ leaves autocast where it multiplies matrices, which autocast would round. A shar
 be shorter, but torch.compile counts recompilations per code object, and operators that share one
 use up each other's limit.
 
-A square leaves the range of float32 at 1e19 and at 1e-19. So what squares its arguments divides
-them by their size first, unless that is ordinary: then all bits stay. `rms_linear` reads the
-largest tensor of a network, and does without that pass: there a length above 1e19 gives NaN, and
-not a wrong number; below 1e-19 the guard decides.
+A square leaves the range of float32 at 1e19 and at 1e-19. So what makes a matrix of few numbers
+divides them by their size first, unless that is ordinary: then all bits stay. What normalises a
+whole state would need one more pass for that. There a length above 1e19 gives NaN, and not a wrong
+number; below 1e-19 the guard decides.
 Kernels divide nothing by its size: the squares that they add, and products of such lengths, must
 stay in that range. Above it they give NaN.
 """
@@ -54,9 +54,9 @@ def size(x: Tensor, guard: float = 0.0) -> Tensor:
     return torch.where(ordinary, 1.0, largest)
 
 
-def inverse_length(square: Tensor) -> Tensor:
-    """1 / √square, and NaN where the square has left the range of its dtype."""
-    return torch.rsqrt(square).masked_fill(square.isinf(), torch.nan)
+def held(square: Tensor) -> Tensor:
+    """The square of a length, and NaN where it has left the range of its dtype."""
+    return square.masked_fill(square.isinf(), torch.nan)
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:

@@ -1,5 +1,5 @@
 """Every operator is right to rounding, forward and backward, at every scale its dtype can hold,
-and `rms_linear` is, or says NaN.
+and what normalises a whole state is, or says NaN.
 
 Each example says which inputs grow together: an input with power p is multiplied by sᵖ. The same
 rounded numbers in float64 give what is wanted. There is no claim about a result that its dtype
@@ -91,10 +91,12 @@ EXAMPLES = {
     "delta_update, normalised": Example(
         lambda n, draw: (draw(N, D, n), draw(N, D), draw(N, n), draw(N)),
         [*each(4), (1, 0, 1, 0), (1, 1, 1, 0)],
-        lambda *x: operators.delta_update(*x, eps=0.0), streams=(1, 4)),
+        lambda *x: operators.delta_update(*x, eps=0.0), streams=(1, 4),
+        loud=True),
     "delta_update, guarded": Example(
         lambda n, draw: (draw(N, D), draw(N, D), draw(N), draw(N)),
-        [*each(4)], lambda *x: operators.delta_update(*x, eps=EPS), streams=VECTOR),
+        [*each(4)], lambda *x: operators.delta_update(*x, eps=EPS), streams=VECTOR,
+        loud=True),
     "diagonal_update": Example(lambda n, draw: (draw(N, D), draw(N, D), draw(N, D), draw(1)),
                                [*each(4), (1, 1, 0, 0)], streams=VECTOR),
     "gated_matrix": Example(lambda n, draw: (draw(N, n, n), unit(draw(N, n)), gate()),
@@ -129,9 +131,11 @@ EXAMPLES = {
         lambda n, draw: (draw(N, n, D), draw(N, n, n), draw(N, n), draw(N, D)),
         [*each(4), (1, 0, 0, 1)]),
     "stream_read": Example(lambda n, draw: (draw(N, n, D), draw(N, n)), each(2)),
-    "unit_direction": Example(lambda n, draw: (draw(N, n),), [(1,)], noisy=True),
+    "unit_direction": Example(lambda n, draw: (draw(N, n),), [(1,)], noisy=True,
+        loud=True),
     "unit_direction, guarded": Example(lambda n, draw: (draw(N, n),), [(1,)],
-                                       lambda h: operators.unit_direction(h, EPS), noisy=True),
+                                       lambda h: operators.unit_direction(h, EPS), noisy=True,
+        loud=True),
 }
 TOOLS = {"outside_autocast", "recomputed", "widened"}  # they compute nothing
 TWINS = [name for name in EXAMPLES if name.split(",")[0] in kernels.TWINS]
