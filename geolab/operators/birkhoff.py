@@ -36,6 +36,10 @@ def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row",
     exact, the spectral norm of P is at most √(largest column sum). Sharp logits need many
     iterations: at 20, logits of standard deviation 10 can leave a column sum of 1.4.
 
+    In float32 the gradient is right to 3e-6 of the length of ∂L/∂P, at logits of any size. Sharp
+    logits have gradients that nearly vanish: at a standard deviation of 100 and more they may be
+    shorter than this error, and then no digit of them is right.
+
     Arguments:
         logits: (..., n, n), of any size.
         iterations: how often both are normalised, at least once; mHC takes 20.

@@ -282,3 +282,14 @@ def test_the_backward_keeps_vectors_not_matrices():
 def test_a_bad_argument_is_named(logits, options, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
         sinkhorn(logits, **options)
+
+
+@pytest.mark.parametrize("spread", [1.0, 10.0, 100.0, 1e3, 1e4, 1e30])
+def test_the_gradient_is_right_beside_the_cotangent_however_sharp_the_logits(spread):
+    logits, cotangent = spread * normal(400, 4, 4), normal(400, 4, 4, seed=1)
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        leaf = logits.float().to(dtype).requires_grad_()
+        found += torch.autograd.grad(sinkhorn(leaf), leaf, cotangent.to(dtype))
+    errors = (found[0] - found[1]).norm(dim=(1, 2))
+    assert (errors / cotangent.norm(dim=(1, 2))).max() < 3e-6
