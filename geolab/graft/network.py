@@ -11,7 +11,13 @@ from torch import Tensor, nn
 from geolab.checks import require_option
 from geolab.graft.block import Grafted, grafted_class, make_residuals
 from geolab.graft.rules import find_rule
-from geolab.graft.stacks import find_stacks, require_bare, tell_what_stays
+from geolab.graft.stacks import (
+    find_stacks,
+    require_bare,
+    tell_what_stays,
+    unwatch_ends,
+    watch_ends,
+)
 from geolab.graft.start import distance_from_plain, reads_other_positions
 from geolab.graft.trial import require_same_block, require_same_model, sublayers_of
 from geolab.residuals import Normed, Residual, decaying
@@ -83,6 +89,7 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
         if any(isinstance(part, Grafted) for part in module.modules()):
             for name in filter(partial(hasattr, module), BESIDE_FORWARD):
                 _put_over(module, name, partial(_refuse_beside, name))
+    watch_ends(model)
     tell_what_stays(model)
     _put_over(model, "grafted_with", {"residual": residual, "dtype": dtype, "only": list(only),
                                       "options": options})
@@ -104,6 +111,7 @@ def ungraft(model: nn.Module) -> nn.Module:
         block.__class__ = block.block_class
         for name in ("residuals", "reads_other_positions", "state_axes"):
             delattr(block, name)
+    unwatch_ends(model)
     for module in model.modules():
         for name, (had, value) in vars(module).pop("before_graft", {}).items():
             delattr(module, name)

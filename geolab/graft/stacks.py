@@ -84,3 +84,42 @@ def require_bare(model: nn.Module) -> None:
         if wrapped & {cls.__name__ for cls in type(module).__mro__}:
             raise ValueError(f"model must be grafted before it is wrapped, got "
                              f"{type(module).__name__}; graft the model inside it, then wrap")
+
+
+def watch_ends(model: nn.Module) -> None:
+    """Let each module that holds a list of grafted blocks refuse to run a part of the list."""
+    for module in model.modules():
+        if any(_ends(child) for child in module.children()):
+            module.register_forward_pre_hook(require_ends)
+
+
+def unwatch_ends(model: nn.Module) -> None:
+    """Take out what `watch_ends` put in."""
+    for module in model.modules():
+        for key, hook in list(module._forward_pre_hooks.items()):
+            if hook is require_ends:
+                del module._forward_pre_hooks[key]
+
+
+def require_ends(module: nn.Module, _: tuple) -> None:
+    """Raise ValueError for a list of grafted blocks without its first or its last one."""
+    for name, child in module.named_children():
+        first_and_last = _ends(child)
+        if first_and_last and not all(first_and_last):
+            missing = "last one, which reads the state" if first_and_last[0] \
+                else "first one, which makes the state"
+            raise ValueError(f"{name} must have all its grafted blocks, got a list without the "
+                             f"{missing}; cut the network first, then graft")
+
+
+def _ends(blocks: nn.Module) -> tuple[bool, bool] | None:
+    """Whether a list begins with a stack's first block and ends with its last one.
+
+    None for a list without grafted blocks, or whose state has the axes of x.
+    """
+    if not isinstance(blocks, (nn.ModuleList, nn.Sequential)):
+        return None
+    grafted = [child for child in blocks.children() if isinstance(child, Grafted)]
+    if not grafted or len(grafted[0].state_axes) == 1:
+        return None
+    return bool(grafted[0].residuals[0].first), bool(grafted[-1].residuals[-1].last)

@@ -62,7 +62,7 @@ def test_ungraft_leaves_a_network_as_it_was(net, family):
         return {name: (type(module), {key for key in vars(module) if not key.startswith("_")},
                        {key: value for key, value in vars(module).items()
                         if isinstance(value, bool | int | str | type(None) | set)},
-                       set(module._forward_hooks))
+                       set(module._forward_hooks), set(module._forward_pre_hooks))
                 for name, module in model.named_modules()}
 
     made = net(family)
@@ -149,3 +149,18 @@ def test_inference_mode_gives_what_no_grad_gives(net, family):
         wanted = made.run(model)
     with torch.inference_mode():
         torch.testing.assert_close(made.run(model), wanted, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("cut, missing", [(slice(2), "last"), (slice(1, None), "first")])
+def test_a_part_of_a_stack_is_refused(net, cut, missing):
+    made = net("llama")
+    model = graft(made.model, "mhc")
+    whole, model.model.layers = model.model.layers, model.model.layers[cut]
+    with pytest.raises(ValueError, match=f"layers must have all its .* without the {missing} one"):
+        made.run(copy.deepcopy(model))
+    model.model.layers = whole
+    made.run(model)
+    # a state that is x needs no first and no last block
+    made = net("llama")
+    graft(made.model, "mgt", gate=False).model.layers = made.model.model.layers[cut]
+    made.run(made.model)
