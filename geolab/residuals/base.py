@@ -63,7 +63,7 @@ class Residual(nn.Module, ABC):
 
         A network calls it whose weights were made on the meta device, or are missing in a
         checkpoint.
-        Raises: NotImplementedError for a part that doesn't say how it starts.
+        Raises: TypeError for a part that doesn't say how it starts.
         """
         for part in self.children():
             _reset(part)
@@ -116,7 +116,7 @@ def _require_no_own(module: nn.Module, wanted: str) -> None:
     own = [name for found in (module.named_parameters, module.named_buffers)
            for name, _ in found(recurse=False)]
     if own:
-        raise NotImplementedError(
+        raise TypeError(
             f"{type(module).__name__} must define {wanted}(), which sets {', '.join(own)}: a "
             "network that was made on the meta device, or loaded from a checkpoint without them, "
             "calls it")

@@ -120,7 +120,7 @@ class Inside(Additive):
     (Buffered, "^Buffered must define start_own.* which sets table: "),
     (Inside, "^ParameterList must define reset_parameters.* which sets 0: ")])
 def test_a_residual_that_does_not_say_how_it_starts_is_refused(residual, message):
-    with pytest.raises(NotImplementedError, match=message):
+    with pytest.raises(TypeError, match=message):
         residual(8).reset_parameters()
 
 

@@ -16,7 +16,7 @@ from studies.engine import live as module
 from studies.engine import results
 from studies.engine.live import FOLDER, LiveError, live, stored_runs
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LABEL = re.compile(r"\blive\(\s*[\"'](\d\d)/([^\"']+)[\"']")
 
 

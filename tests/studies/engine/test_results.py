@@ -15,7 +15,7 @@ from studies.experiments.registry import STUDIES
 
 FILES = sorted(path for found in ("*.json", "incoming/*.json")
                for path in results.FOLDER.glob(found))
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
