@@ -79,11 +79,20 @@ def _repeat(file: str, content: dict, claim: dict) -> Repeat:
             row = claim.get("row")
             reported[name] = {row: table.rows[row][name]} if row else table.rows[name]
             ours[name] = {"ours": _final_loss(content["runs"], model)}
-    words = (f"{budget['steps']} steps of {budget['batch']}, {len(content['seeds'])} seeds, "
+    count = len(_seeds(content))
+    words = (f"{budget['steps']} steps of {budget['batch']}, {count} seed{'s' * (count > 1)}, "
              f"on {content['device']}")
     return Repeat(claim["table"], file, words, claim["differs"], reported, ours,
                   claim.get("unit", table.unit), claim.get("floor", content.get("floor")),
                   claim.get("baselines", content.get("baselines", {})))
+
+
+def _seeds(content: dict) -> set[int]:
+    """Of the seeds that report, those with a finished run; all where the file keeps no runs."""
+    parts = [content, *(part for part in content.values() if isinstance(part, dict))]
+    runs = [run for part in parts for run in part.get("runs", ())]
+    planned = set(content["seeds"])
+    return {run["seed"] for run in runs if "validation_loss" in run} & planned or planned
 
 
 def _final_loss(runs: list[dict], model: str) -> Number:

@@ -76,3 +76,11 @@ def test_a_file_that_repeats_nothing_is_passed_over(tmp_path):
 def test_our_own_results_are_read_and_say_what_differs():
     for repeat in repeats(ROOT / "results"):
         assert repeat.differs.endswith(".") and repeat.ours.keys() == repeat.reported.keys()
+
+
+def test_seeds_that_wait_are_not_counted():
+    (found,) = (repeat for repeat in repeats(ROOT / "results")
+                if repeat.file == "emhc_gates_published.paper.json")
+    content = json.loads((ROOT / "results" / found.file).read_text())
+    seeds = {run["seed"] for run in content["near_pi_multi"]["runs"]}
+    assert f"{len(seeds)} seed" in found.budget and seeds <= set(content["seeds"])
