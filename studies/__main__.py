@@ -19,11 +19,12 @@ from geolab.distributed import Engine, join, rank, world
 from studies import ledger
 from studies.engine.again import TOLERANCE, differences
 from studies.engine.estimate import estimate
+from studies.engine.measurement import measure
 from studies.engine.protocol import Setting
 from studies.engine.refusal import Refused, asked
 from studies.engine.results import FOLDER, path_of, read, record
 from studies.engine.run import SIZES, Part, run_study
-from studies.experiments.registry import STUDIES
+from studies.experiments.registry import MEASUREMENTS, STUDIES
 
 ABOUT = """
 A study has a name, a question, and some of three sizes:
@@ -43,6 +44,8 @@ A study has a name, a question, and some of three sizes:
   python -m studies delta --lr 7e-3 --warmup 0.2 --out mine.json
                                            at one setting of yours, and what the ledger's rows
                                            would say of it
+  python -m studies real                   measure a network that others have trained: no sizes,
+                                           no arms; `make model` fetches the network first
   python -m studies delta --check --arm additive --seeds 0
                                            make one run again, and compare it with the stored one
   python -m studies emhc_echo --size paper --device cuda --jobs 4
@@ -63,8 +66,9 @@ def main(arguments: list[str] | None = None) -> int:
     if given.study is None:
         print(overview())
         return 0
-    if given.study not in STUDIES:
-        parser.error(f"study must be one of {', '.join(STUDIES)}, got {given.study}")
+    if given.study not in {**STUDIES, **MEASUREMENTS}:
+        parser.error(f"study must be one of {', '.join([*STUDIES, *MEASUREMENTS])}, "
+                     f"got {given.study}")
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda needs a CUDA device, and PyTorch sees none; "
                      "--device cpu trains without one")
@@ -94,7 +98,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _make(given: argparse.Namespace, folder: Path) -> int:
     """Do what the arguments ask for. Returns the exit status. Raises: Refused."""
-    study, out = STUDIES[given.study], given.out or path_of(given.study, given.size)
+    out = given.out or path_of(given.study, given.size)
+    if given.study in MEASUREMENTS:
+        return _measure(given, folder, out)
+    study = STUDIES[given.study]
     with asked():
         stored, earlier = read(out) if given.check else None, None
         if not (given.check or given.dry_run):
@@ -118,16 +125,32 @@ def _make(given: argparse.Namespace, folder: Path) -> int:
     return 0
 
 
+def _measure(given: argparse.Namespace, folder: Path, out: Path) -> int:
+    """Measure what a study asks of a network that others have trained."""
+    study, own = MEASUREMENTS[given.study], {"study", "out", "force", "folder"}
+    with asked():
+        for name, value in vars(given).items():
+            if name not in own and value != _parser().get_default(name):
+                raise ValueError(f"--{name.replace('_', '-')} is for studies that train, and "
+                                 f"{study.name} measures what others have trained")
+        _require_writable(out, given)
+    record(out, study.question, measure(study, folder, given.force), force=given.force)
+    print(f"{out} is written")
+    return 0
+
+
 def overview() -> str:
     """One line per study."""
     def sizes(name: str) -> str:
         return " ".join(f"{size}{'*' if path_of(name, size).exists() else ''}"
                         for size in STUDIES[name].sizes)
 
-    width = max(map(len, STUDIES))
+    width = max(map(len, (*STUDIES, *MEASUREMENTS)))
     return "\n".join([
         f"{'name':{width}}  {'sizes':14}  question",
         *(f"{name:{width}}  {sizes(name):14}  {study.question}" for name, study in STUDIES.items()),
+        *(f"{name:{width}}  {'cpu' + '*' * path_of(name).exists():14}  {study.question}"
+          for name, study in MEASUREMENTS.items()),
         f"* is stored in {FOLDER.name}/"])
 
 

@@ -10,6 +10,7 @@ puts a residual around each of them instead:
     stacks      which blocks of a network are grafted
     network     `graft`, which gives each block its residuals, and `ungraft`
     files       a grafted network, saved with how it was grafted
+    stream      a network taken apart at one input, for probes: `residual_stream(model, tokens)`
 
 No library is imported for it. What is grafted is recognised by the name of its class.
 """
@@ -19,6 +20,7 @@ from geolab.graft.files import load, save
 from geolab.graft.network import graft, new_parameters, ungraft
 from geolab.graft.rules import rule
 from geolab.graft.start import distance_from_plain, reads_other_positions
+from geolab.graft.stream import ResidualStream, Sublayer, residual_stream
 
-__all__ = ["Grafted", "distance_from_plain", "graft", "load", "new_parameters",
-           "reads_other_positions", "rule", "save", "ungraft"]
+__all__ = ["Grafted", "ResidualStream", "Sublayer", "distance_from_plain", "graft", "load",
+           "new_parameters", "reads_other_positions", "residual_stream", "rule", "save", "ungraft"]

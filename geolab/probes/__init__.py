@@ -15,11 +15,13 @@ from geolab.probes.spectra import Spectrum, jacobian, spectrum
 from geolab.probes.statistics import Statistics, statistics_by_layer
 from geolab.probes.streams import Gain, composite_gain, stream_consensus
 from geolab.probes.topology import persistence, total_persistence
+from geolab.probes.writes import between_writes, delta_rate, share_along, token_jacobian
 
-__all__ = ["Factors", "Gain", "Spectrum", "Statistics", "asymmetry", "cech_residual", "commutator",
-           "commutator_energy", "commutator_factors", "composite_gain", "dirichlet_energy",
-           "effective_rank", "future_influence", "gradient_norms", "influence", "jacobian",
-           "jacobian_commutator", "linear_commutator", "linear_readout", "norm_by_depth",
-           "norm_drift", "operators_by_layer", "order_sensitivity", "pairwise", "persistence",
+__all__ = ["Factors", "Gain", "Spectrum", "Statistics", "asymmetry", "between_writes",
+           "cech_residual", "commutator", "commutator_energy", "commutator_factors",
+           "composite_gain", "delta_rate", "dirichlet_energy", "effective_rank",
+           "future_influence", "gradient_norms", "influence", "jacobian", "jacobian_commutator",
+           "linear_commutator", "linear_readout", "norm_by_depth", "norm_drift",
+           "operators_by_layer", "order_sensitivity", "pairwise", "persistence", "share_along",
            "shortcut_matrix", "spectrum", "states", "statistics_by_layer", "stream_consensus",
-           "total_persistence"]
+           "token_jacobian", "total_persistence"]

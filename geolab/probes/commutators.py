@@ -6,7 +6,10 @@
 
 Every function takes the maps T themselves, as they run in the model with residual and norm, and
 forms Δ = T − id. Norms ‖·‖² are sums over all axes of x, including the batch: a measure is a ratio
-of sums, not a mean of ratios. Equations are numbered as in the Geometric Transformer lecture.
+of sums, not a mean of ratios. `tokens` says which positions count in the sums, such as
+slice(1, None) for all but the first, whose length in a trained network may outweigh all others
+together. The maps see all positions all the same. Equations are numbered as in the Geometric
+Transformer lecture.
 
 Legend: i `first`, j `second`; J Jacobian of Δ; ε scale of Δ; B batch, T positions, D width; x is
 (..., D).
@@ -14,7 +17,7 @@ Legend: i `first`, j `second`; J Jacobian of Δ; ε scale of Δ; B batch, T posi
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import reduce
+from functools import partial, reduce
 from itertools import combinations, permutations
 from typing import NamedTuple
 
@@ -25,6 +28,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from geolab.checks import require_option
 
 Map = Callable[[Tensor], Tensor]   # a tensor to one of the same shape
+Tokens = slice | Tensor            # an index of the positions, the axis before the last
+ALL = slice(None)
 ROUNDING = 16                      # responses below this many machine epsilons of x count as none
 
 
@@ -41,13 +46,14 @@ def commutator(first: Map, second: Map, x: Tensor) -> Tensor:
     return first(second(x)) - second(first(x))
 
 
-def commutator_energy(first: Map, second: Map, x: Tensor, eps: float = 1e-12) -> Tensor:
+def commutator_energy(first: Map, second: Map, x: Tensor, eps: float = 1e-12,
+                      tokens: Tokens = ALL) -> Tensor:
     """‖R‖² / (‖x‖² + eps), the lecture's probe: a scalar.
 
     It shrinks with everything that makes a step small relative to x. `commutator_factors` tells
     these causes apart.
     """
-    return _square(commutator(first, second, x)) / (_square(x) + eps)
+    return _square(commutator(first, second, x), tokens) / (_square(x, tokens) + eps)
 
 
 def linear_commutator(first: Map, second: Map, x: Tensor) -> Tensor:
@@ -71,7 +77,7 @@ def jacobian_commutator(first: Map, second: Map, x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def commutator_factors(first: Map, second: Map, x: Tensor) -> Factors:
+def commutator_factors(first: Map, second: Map, x: Tensor, tokens: Tokens = ALL) -> Factors:
     """How large the steps are, how strongly they interact, and how different the responses are.
 
     The asymmetry is 0 where the responses are equal, 1 where they are orthogonal or only one map
@@ -98,15 +104,15 @@ def commutator_factors(first: Map, second: Map, x: Tensor) -> Factors:
     delta_i, delta_j = at_first - x, at_second - x
     a = first(at_second) - at_second - delta_i
     b = second(at_first) - at_first - delta_j
-    steps, responses = _square(delta_i) + _square(delta_j), _square(a) + _square(b)
-    state = _square(x) + steps
-    return Factors(_share(_square(a - b), responses, state), _share(responses, steps, state),
-                   steps / _square(x))
+    of = partial(_square, tokens=tokens)
+    steps, responses, size = of(delta_i) + of(delta_j), of(a) + of(b), of(x)
+    return Factors(_share(of(a - b), responses, size + steps),
+                   _share(responses, steps, size + steps), steps / size)
 
 
-def asymmetry(first: Map, second: Map, x: Tensor) -> Tensor:
+def asymmetry(first: Map, second: Map, x: Tensor, tokens: Tokens = ALL) -> Tensor:
     """‖a − b‖² / (‖a‖² + ‖b‖²), in [0, 2]: see `commutator_factors`."""
-    return commutator_factors(first, second, x).asymmetry
+    return commutator_factors(first, second, x, tokens).asymmetry
 
 
 def pairwise(operators: Mapping[str, Map], x: Tensor,
@@ -125,7 +131,8 @@ def pairwise(operators: Mapping[str, Map], x: Tensor,
 
 
 @torch.no_grad()
-def order_sensitivity(operators: Mapping[str, Map], x: Tensor, about: str = "input") -> Tensor:
+def order_sensitivity(operators: Mapping[str, Map], x: Tensor, about: str = "input",
+                      tokens: Tokens = ALL) -> Tensor:
     """The share of what a block does that depends on the order of its operators.
 
         mean over orders π of ‖y_π − ȳ‖² / mean over π of ‖y_π − c‖²
@@ -151,11 +158,12 @@ def order_sensitivity(operators: Mapping[str, Map], x: Tensor, about: str = "inp
     centre = x if about == "input" else x + sum(operator(x) - x for operator in maps)
     ends = torch.stack([reduce(lambda y, operator: operator(y), order, x)
                         for order in permutations(maps)])
-    return _share(_square(ends - ends.mean(0)), _square(ends - centre), _square(ends))
+    of = partial(_square, tokens=tokens)
+    return _share(of(ends - ends.mean(0)), of(ends - centre), of(ends))
 
 
-def _square(x: Tensor) -> Tensor:
-    return x.square().sum()
+def _square(x: Tensor, tokens: Tokens = ALL) -> Tensor:
+    return (x if tokens is ALL else x[..., tokens, :]).square().sum()
 
 
 def _share(part: Tensor, whole: Tensor, state: Tensor) -> Tensor:

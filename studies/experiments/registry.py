@@ -12,6 +12,7 @@ from studies.experiments import (
     mgt_depth,
     mgt_rank,
     order,
+    real,
     reflection,
     regimes,
     sudoku,
@@ -37,3 +38,5 @@ STUDIES = {study.name: study for study in (
     regimes.STUDY,
     sudoku.STUDY,
 )}
+# what is measured in a network that others have trained
+MEASUREMENTS = {study.name: study for study in (real.STUDY,)}

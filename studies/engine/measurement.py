@@ -1,0 +1,60 @@
+"""A study that trains nothing: named measurements, each kept as soon as it is made.
+
+    Measurement = a question, and a function that gives {key: what measures it}
+    file        = arrange({key: what was found})
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from studies.engine.closure import closure
+from studies.engine.refusal import asked
+from studies.engine.results import code_hash
+from studies.engine.sources import require_same
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What `python -m studies` can measure.
+
+    Arguments:
+        name: of the study; its file is results/NAME.cpu.json.
+        question: one line.
+        parts: gives key -> a function that measures it and returns what JSON can hold.
+        arrange: {key: what was found} -> the content of the file.
+        file: of the code that measures. What was measured by other code is refused.
+    """
+
+    name: str
+    question: str
+    parts: Callable[[], Mapping[str, Callable[[], dict]]]
+    arrange: Callable[[dict[str, dict]], dict]
+    file: str
+
+
+def measure(study: Measurement, folder: str | Path = "runs", reason: str = "") -> dict:
+    """Measure what is missing, and give what the file of the study holds.
+
+    Arguments:
+        folder: for what is measured, from which the same call goes on after an interruption.
+        reason: why what other code measured may be used; the file keeps it.
+    Raises: Refused for a folder of other code, or where what it measures isn't on this machine.
+    """
+    place, code = Path(folder) / study.name, code_hash(closure([Path(study.file)]))
+    with asked():
+        forced = require_same(place, code, reason)
+        parts = study.parts()
+    for key, part in tqdm(parts.items(), study.name):
+        kept = place / f"{key.replace('/', '.')}.json"
+        if not kept.exists():
+            written = kept.with_suffix(".new")
+            written.write_text(json.dumps(part()))
+            written.rename(kept)   # so that a file that is there is whole
+    found = {key: json.loads((place / f"{key.replace('/', '.')}.json").read_text())
+             for key in parts}
+    return {"command": f"python -m studies {study.name}", "device": "cpu", "measured by": code,
+            **forced, **study.arrange(found)}
