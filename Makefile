@@ -7,6 +7,7 @@
 # make stored-live  makes the runs that are shown beside live cells  (ONLY=06)
 # make serve        shows the built book in a browser
 # make lab          opens the notebooks live
+# make model        fetches a small pretrained network, once  (NAME=smollm2-135m)
 # make class        makes notebooks, slides, sheets and quizzes for a class  (ONLY="02 05")
 # make pdf          prints the book as one PDF, in _build/release
 # make epub         makes an EPUB of it, in _build/release
@@ -25,7 +26,7 @@ JOBS ?= 2
 export OMP_NUM_THREADS := 1
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: book test lint unit site-tests browser machines margins stored-live serve lab class pdf epub zip dist release address clean
+.PHONY: book test lint unit site-tests browser machines margins stored-live serve lab model class pdf epub zip dist release address clean
 .DELETE_ON_ERROR:
 
 book: .venv/ready
@@ -65,6 +66,9 @@ serve: book
 
 lab: .venv/ready
 	$(BIN)/jupyter lab --notebook-dir . $(if $(filter 0,$(shell id -u)),--allow-root)
+
+model: .venv/ready
+	$(BIN)/python -m geolab.models.pretrained $(or $(NAME),smollm2-135m)
 
 class: book
 	@$(BIN)/python tools/class_kit.py $(if $(ONLY),--only $(ONLY))

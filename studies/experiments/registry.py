@@ -13,6 +13,7 @@ from studies.experiments import (
     mgt_rank,
     order,
     real,
+    real_sentence,
     reflection,
     regimes,
     sudoku,
@@ -39,4 +40,4 @@ STUDIES = {study.name: study for study in (
     sudoku.STUDY,
 )}
 # what is measured in a network that others have trained
-MEASUREMENTS = {study.name: study for study in (real.STUDY,)}
+MEASUREMENTS = {study.name: study for study in (real.STUDY, real_sentence.STUDY)}

@@ -1,0 +1,53 @@
+"""A pretrained network comes by name, from the disk, or tells how it is fetched."""
+
+import pytest
+import torch
+
+from geolab.models import pretrained as module
+from geolab.models.pretrained import PUBLISHED, find, pretrained, untrained
+
+
+@pytest.fixture
+def nowhere(monkeypatch, tmp_path):
+    monkeypatch.setenv("GEOLAB_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def test_an_unknown_name_is_refused_with_those_that_are_known():
+    with pytest.raises(ValueError, match=r"name must be one of 'smollm2-135m', .*, got 'gpt5'"):
+        pretrained("gpt5")
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_what_is_not_there_tells_the_command_and_the_megabytes(name, nowhere, capsys):
+    with pytest.raises(FileNotFoundError, match=rf"make model NAME={name}.*MB"):
+        pretrained(name)
+    assert find(name) is None
+    assert f"make model NAME={name}" in capsys.readouterr().out
+
+
+def test_what_broke_off_leaves_nothing(nowhere, monkeypatch):
+    def half(published, folder):
+        (nowhere / "seen").write_text(folder)
+        raise ConnectionError("lost")
+
+    monkeypatch.setattr(module, "_from_hub", half)
+    with pytest.raises(ConnectionError):
+        pretrained("gpt2", fetch=True)
+    assert [path.name for path in nowhere.iterdir()] == ["seen"]
+
+
+def test_the_network_knows_the_capital_of_france():
+    """The real one, where `make model` has fetched it."""
+    try:
+        model, tokenizer, source = pretrained("smollm2-135m")
+    except FileNotFoundError as missing:
+        pytest.skip(str(missing))
+    assert "instruction-tuned" in source
+    tokens = tokenizer("The capital of France is", return_tensors="pt").input_ids
+    said = model(tokens).logits[0, -1].argmax()
+    assert tokenizer.decode(said) == " Paris"
+    twin = untrained(model)
+    assert twin.config is model.config and twin(tokens).logits.softmax(-1).amax() < 0.01
+    assert not any(p.requires_grad for p in model.parameters())
+    assert model.dtype == torch.float32
