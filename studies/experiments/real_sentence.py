@@ -40,7 +40,8 @@ def lengths(kind: str, text: str) -> dict:
     stream = residual_stream(model, tokens)
     states = stream.states()
     lengths = [x[0].norm(dim=-1) for x in states]
-    coordinate = int(states[-1][0, 0].abs().argmax())
+    loudest = int(torch.stack(lengths)[:, 0].argmax())
+    coordinate = int(states[loudest][0, 0].abs().argmax())
     writes = stream.writes()[1:]
     return {"text": text, "tokens": [tokenizer.decode(token) for token in tokens[0]],
             "sublayers": [step.name for step in stream.sublayers],
