@@ -62,12 +62,12 @@ def loss_map(tokens: Sequence[str], sublayers: Sequence[str], lost: Sequence[Seq
         axes.annotate(sublayers[row], (column + (-0.55 if left else 0.55), row + 1), color="white",
                       ha="right" if left else "left", va="center", fontsize=10)
     _label(axes, tokens, len(values))
-    axes.set(title=title, ylabel="sublayer")
+    axes.set(title=title, ylabel="sublayer", ylim=(0.5, len(values) + 0.5))
     return figure
 
 
 def _label(axes: Axes, tokens: Sequence[str], rows: int) -> None:
     axes.set_xticks(range(len(tokens)), [token.strip() or "␣" for token in tokens], rotation=55,
                     ha="right", rotation_mode="anchor")
-    axes.set_yticks(range(0, rows, 10))
+    axes.set_yticks(range(0, rows + 1, 10))
     axes.grid(False)

@@ -13,7 +13,8 @@ from torch import Tensor
 from geolab.graft import ResidualStream, residual_stream
 from geolab.probes import delta_rate
 from studies.engine.measurement import Measurement
-from studies.experiments.real import Step, end, network, silenced
+from studies.experiments.real_changes import silenced
+from studies.experiments.real_network import Step, end, network
 
 SENTENCE = "When the rain stopped, the children ran into the"
 ALIKE = ("My brother says no, my sister says", "My uncle says yes, my aunt says",
@@ -65,7 +66,10 @@ def lens(text: str) -> dict:
 
 
 def silence(text: str) -> dict:
-    """Nats that the most likely next word loses when one update of one token is left out."""
+    """Nats that the most likely next word loses when one update of one token is left out.
+
+    Beside them, what is said instead without the five updates that are missed most.
+    """
     model, tokenizer, _ = network("trained")
     tokens = tokens_of(text)
     stream = residual_stream(model, tokens)
@@ -76,10 +80,18 @@ def silence(text: str) -> dict:
         return float(stream.head(x)[0, -1].log_softmax(-1)[answer])
 
     whole = says(states[-1])
-    lost = [[whole - says(_without(stream, states, i, slice(t, t + 1)))
-             for t in range(tokens.shape[1])] for i in range(len(steps))]
+    lost = torch.tensor([[whole - says(_without(stream, states, i, slice(t, t + 1)))
+                          for t in range(tokens.shape[1])] for i in range(len(steps))])
+    instead = []
+    for place in lost.flatten().topk(5).indices.tolist():
+        i, t = divmod(place, tokens.shape[1])
+        said = stream.head(_without(stream, states, i, slice(t, t + 1)))[0, -1].softmax(-1)
+        words = [tokenizer.decode(word) for word in said.topk(3).indices]
+        instead.append({"sublayer": steps[i].name, "token": t, "says": words,
+                        "probabilities": _table([said.topk(3).values])[0],
+                        "answer": float(f"{said[answer]:.4g}")})
     return {"text": text, "answer": tokenizer.decode(answer), "says": whole,
-            "lost": [[float(f"{value:.4g}") for value in row] for row in lost]}
+            "lost": _table(list(lost)), "instead": instead}
 
 
 def _without(stream: ResidualStream, states: list[Tensor], i: int, places: slice) -> Tensor:
