@@ -12,6 +12,7 @@ from functools import cache
 
 from studies import findings
 from studies.claims.hypothesis import HYPOTHESES, Hypothesis
+from studies.claims.observation import OBSERVATIONS, Observation
 from studies.engine import results
 from studies.engine.judge import Claim, Effect, Finding, effect, log_loss, loss, with_base
 
@@ -21,12 +22,15 @@ RATIO = "log ratio"   # the unit of effects that are shown as ratios
 
 
 @cache
-def _rows() -> dict[str, Hypothesis]:
-    return {hypothesis.label: hypothesis for hypothesis in HYPOTHESES}
+def _rows() -> dict[str, Hypothesis | Observation]:
+    return {row.label: row for row in (*HYPOTHESES, *OBSERVATIONS)}
 
 
-def row(label: str) -> Hypothesis:
-    """Raises: ValueError for a label that the ledger doesn't have."""
+def row(label: str) -> Hypothesis | Observation:
+    """A row of the ledger, of trained networks or of the real one.
+
+    Raises: ValueError for a label that the ledger doesn't have.
+    """
     if label not in _rows():
         raise ValueError(f"label must be a row of the ledger of hypotheses, got {label!r}")
     return _rows()[label]
@@ -34,15 +38,21 @@ def row(label: str) -> Hypothesis:
 
 def finding(label: str) -> Finding:
     """What the runs say of a row. Raises: ValueError for a row without runs."""
-    found = findings.finding(row(label))
+    one = row(label)
+    found = findings.finding(one) if isinstance(one, Hypothesis) else None
     if found is None:
         raise ValueError(f"row {label} has no runs here")
     return found
 
 
 def verdict(label: str) -> str:
-    """A row's verdict: "holds here", "fails here", "open" or "not tried"."""
-    found = findings.finding(row(label))
+    """A row's verdict: "holds here", "fails here", "open" or "not tried"; of the real network
+    "seen", "not seen" or "open".
+    """
+    one = row(label)
+    if isinstance(one, Observation):
+        return one.verdict(results.stored(one.study))
+    found = findings.finding(one)
     return found.verdict if found else NOT_TRIED
 
 
@@ -136,6 +146,25 @@ def entry(hypothesis: Hypothesis) -> str:
         parts.append(f"<em>{html.escape(hypothesis.remark)}</em>")
     return (f'<dt id="{hypothesis.label}"><a href="{chapter}">{html.escape(title)}</a>: '
             f"<strong>{verdict(hypothesis.label)}</strong></dt><dd>{'<br>'.join(parts)}</dd>")
+
+
+def observed(rows: Iterable[Observation] = OBSERVATIONS) -> str:
+    """What was seen in one real network: terms and their descriptions, with the numbers."""
+    entries = []
+    for one in rows:
+        content = results.stored(one.study)
+        mean, half = one.measured(content)
+        number = (f"{mean:.3g}" + (f" ± {half:.2g}" if half else "")).replace("-", "−")
+        border = f"above {one.above:.2g}" if one.below is None else f"below {one.below:.2g}"
+        link = f'<a href="{_page(one.chapter)}">in one real network</a>'
+        entries.append(f'<dt id="{one.label}">{link}: <strong>{one.verdict(content)}</strong></dt>'
+                       f"<dd>{html.escape(one.statement)}<br>{number} {one.unit} "
+                       f"(said: {border})</dd>")
+    return f"<dl>{''.join(entries)}</dl>"
+
+
+def _page(chapter: str) -> str:
+    return f"../notebooks/{chapter}.html" if chapter[:2].isdigit() else f"{chapter}.html"
 
 
 def _numbers(hypothesis: Hypothesis, found: Finding) -> str:

@@ -77,9 +77,14 @@ def pretrained(name: str, fetch: bool = False) -> Pretrained:
         _fetch(name)
     with _without_foreign_torchvision():
         from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers.utils import logging
 
+        if (told := logging.is_progress_bar_enabled()):
+            logging.disable_progress_bar()   # it takes a second
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
                                                      local_files_only=True)
+        if told:
+            logging.enable_progress_bar()
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     return Pretrained(model.eval().requires_grad_(False), tokenizer,
                       (folder / "source").read_text())

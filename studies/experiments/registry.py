@@ -13,6 +13,7 @@ from studies.experiments import (
     mgt_rank,
     order,
     real,
+    real_graft,
     real_sentence,
     reflection,
     regimes,
@@ -40,4 +41,4 @@ STUDIES = {study.name: study for study in (
     sudoku.STUDY,
 )}
 # what is measured in a network that others have trained
-MEASUREMENTS = {study.name: study for study in (real.STUDY, real_sentence.STUDY)}
+MEASUREMENTS = {study.name: study for study in (real.STUDY, real_graft.STUDY, real_sentence.STUDY)}
