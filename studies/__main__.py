@@ -126,7 +126,7 @@ def _make(given: argparse.Namespace, folder: Path) -> int:
 
 
 def _measure(given: argparse.Namespace, folder: Path, out: Path) -> int:
-    """Measure what a study asks of a network that others have trained."""
+    """Make the measurements of a study on a network that others have trained."""
     study, own = MEASUREMENTS[given.study], {"study", "out", "force", "folder"}
     with asked():
         for name, value in vars(given).items():
