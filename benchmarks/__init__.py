@@ -1,1 +1,1 @@
-"""Times of geolab beside what one would use instead, and the arithmetic of what a step costs."""
+"""Times of geolab beside its alternatives, and the arithmetic of the cost of a step."""

@@ -1,4 +1,4 @@
-"""What the compiler makes of each kernel for a GPU, on a machine without one: registers, spills,
+"""The compiler's results for each kernel on a GPU, without having one: registers, spills,
 the programs that run at once, the bytes that a launch is given, the width of its loads and stores,
 and its products on matrix units.
 
@@ -47,7 +47,7 @@ DEVICES = {80: (108, 164 * 2**10), 90: (132, 228 * 2**10)}
 
 
 def launches(run: Callable[[], object]) -> list[Launch]:
-    """The launches that `run` asks for on CPU tensors. None of them takes place."""
+    """Record the launches that `run` asks for on CPU tensors. None of them takes place."""
     caught = []
 
     def catch(kernel, *args, grid, warmup, **options):
@@ -83,7 +83,7 @@ def compiled(kernel: triton.JITFunction, given: dict, options: dict, capability:
 
 
 def resident(registers: int, shared: int, warps: int, capability: int = 90) -> int:
-    """How many programs fit on a multiprocessor at once.
+    """Return the number of programs that fit on a multiprocessor at once.
 
     It has 65 536 registers, given out in eights per thread, and room for 64 warps and 32 programs.
     Each program takes a kilobyte of shared memory besides its own.
@@ -97,10 +97,10 @@ def report(kernel: triton.JITFunction, programs: int, given: dict, options: dict
            capability: int = 90) -> dict:
     """Registers per thread, bytes of stack (spills), bytes of shared memory, warps and programs.
 
-    `resident` programs run on a multiprocessor at once, and `waves` is how often the programs fill
-    the device. `bytes` counts each tensor of the launch once. There is also how many global loads
-    and stores have each width in bytes, how many products on matrix units have each format, and
-    how many numbers are rounded to tf32 for them.
+    `resident` programs run on a multiprocessor at once, and the programs fill the device `waves`
+    times. `bytes` counts each tensor of the launch once. Other entries count the global loads and
+    stores by width in bytes, the products on matrix units by format, and the numbers that are
+    rounded to tf32 for them.
     """
     binary = compiled(kernel, given, options, capability)
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:

@@ -4,7 +4,7 @@ CPU.
     python -m benchmarks.cayley_cpu --out results/cayley_cpu.json     about a minute
     python -m benchmarks.cayley_cpu --rounds 5                        a first look
 
-  solve      what one writes without the closed form: build M, solve (I + M) Q = I − M, and let
+  solve      the usual way without the closed form: build M, solve (I + M) Q = I − M, and let
              autograd differentiate
   ours       the functions of geolab.operators
   compiled   either of them under torch.compile(fullgraph=True)
@@ -29,7 +29,7 @@ from studies.engine.results import record
 SIZES = (65536, 64)
 MAGNITUDE = 1e6
 QUESTION = "closed-form Cayley of 4 × 4 matrices against torch.linalg.solve, seconds per call"
-# how many times as fast -> whose seconds are divided by whose
+# speed-up -> whose seconds are divided by whose
 RATIOS = {"eager": ("solve", "ours"), "compiled": ("solve", "ours, compiled"),
           "both compiled": ("solve, compiled", "ours, compiled")}
 
@@ -41,7 +41,7 @@ def solve_skew4(w: Tensor) -> Tensor:
 
 
 def solve_rank2(u: Tensor, v: Tensor, beta: Tensor) -> Tensor:
-    """The same of (β/2)(u vᵀ − v uᵀ): (N, 4), (N, 4), (N,) -> (N, 4, 4)."""
+    """Solve for the same with W = (β/2)(u vᵀ − v uᵀ): (N, 4), (N, 4), (N,) -> (N, 4, 4)."""
     outer = u.unsqueeze(-1) * v.unsqueeze(-2)
     return solve_skew4(beta[:, None, None] / 2 * (outer - outer.mT))
 
@@ -56,7 +56,7 @@ def generator(count: int) -> tuple[Tensor, ...]:
     return skew(torch.randn(count, 4, 4)),
 
 
-# name -> ours, the solve, and what draws their inputs
+# name -> our function, the solve, and the function that draws their inputs
 OPERATORS: dict[str, tuple[Callable, Callable, Callable]] = {
     "cayley_rank2": (cayley_rank2, solve_rank2, plane),
     "cayley_skew4": (cayley_skew4, solve_skew4, generator)}
@@ -78,9 +78,7 @@ def fastest(runs: Mapping[str, Callable[[], object]], repeats: int,
 
 
 def measured(name: str, count: int, rounds: int, turn: int, compiler: str) -> list[dict]:
-    """One row per pass: the seconds of every contender, and how many times as fast as the solve
-    ours is.
-    """
+    """Return one row per pass: the seconds of every contender, and our speed-ups over the solve."""
     ours, solve, draw = OPERATORS[name]
     inputs, cotangent = [x.requires_grad_() for x in draw(count)], torch.randn(count, 4, 4)
     torch.compiler.reset()

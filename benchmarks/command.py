@@ -1,6 +1,4 @@
-"""What the commands share: the file that they write, the device that they need, and how they round
-numbers.
-"""
+"""Common parts of the commands: their output file, their device, and rounding."""
 
 import argparse
 from pathlib import Path

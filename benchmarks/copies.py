@@ -1,4 +1,4 @@
-"""A copy that reads and writes in the ratio of a pass: what the pass could reach at best.
+"""A copy that reads and writes in the ratio of a pass, which bounds the speed of the pass.
 
 A device's memory is faster when it is only read than when it turns between reading and writing. So
 a pass that reads four vectors and writes one isn't compared with a copy that reads one and writes

@@ -1,12 +1,12 @@
-"""What a training step costs, computed from shapes and a data sheet before anyone runs it.
+"""The cost of a training step, computed from shapes and a data sheet.
 
     seconds ≈ 6 P tokens / (utilisation · operations) + residual bytes / memory rate
               + bytes sent / link rate
 
 Nothing here is measured. Only the operations have a utilisation: memory and links run at their full
-rate, without delay. `Size` says what is trained, and `Device` what a data sheet promises. `step`
-says how long one step takes, and `memory` how much a GPU holds. All rates are per GPU and second,
-in bytes or operations.
+rate, without delay. A `Size` describes a model and a `Device` a GPU. `step` gives the seconds of a
+step, and `memory` the bytes that a GPU holds. All rates are per GPU and second, in bytes or
+operations.
 
 Legend: P parameters, L blocks of two sublayers each, D width, T sequence length, n vectors of D
 numbers in the state of a token, g GPUs.
@@ -31,7 +31,7 @@ WIDE = 2**20   # features; beside so many, the coefficients in a floor round to 
 
 @dataclass(frozen=True)
 class Device:
-    """What a data sheet promises per GPU: operations and bytes per second, and bytes of memory."""
+    """A data sheet's numbers per GPU: operations and bytes per second, and bytes of memory."""
 
     operations: float     # dense, bfloat16
     memory_rate: float
@@ -48,7 +48,7 @@ H200 = Device(operations=989e12, memory_rate=4.8e12, memory=141e9, link=450e9, n
 
 @dataclass(frozen=True)
 class Size:
-    """What is trained.
+    """The model that is trained.
 
     Arguments:
         residual: one of FAMILIES. "delta" reads one vector from its state. "streams" does so too,
@@ -192,7 +192,7 @@ class Memory(NamedTuple):
 
 def memory(size: Size, gpus: int = 1, sequences: int = 1, sharded: bool = False,
            every: int | None = None) -> Memory:
-    """What a GPU holds when the backward pass of `sequences` sequences starts.
+    """Return the bytes on a GPU when the backward pass of `sequences` sequences starts.
 
     If the training is sharded, the weights of two blocks are gathered at a time.
     """
@@ -205,7 +205,7 @@ def memory(size: Size, gpus: int = 1, sequences: int = 1, sharded: bool = False,
 
 def sequences_that_fit(size: Size, device: Device, gpus: int = 1, sharded: bool = False,
                        every: int | None = None) -> int:
-    """How many sequences one GPU can train on at a time; 0 if not even one fits."""
+    """Return the number of sequences that one GPU can train on at a time, which may be 0."""
     none, one = (memory(size, gpus, k, sharded, every).total for k in (0, 1))
     return max(0, int((device.memory - none) // (one - none)))
 

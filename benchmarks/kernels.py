@@ -20,7 +20,7 @@ output isn't timed, and one with a wrong gradient has no backward time.
   peak     memory that is allocated beside the inputs
   error    ‖got − wanted‖ / ‖wanted‖, the worst of the outputs (forward) and of the gradients
            (backward); ! marks an error above the tolerance, or a kernel's result that is too long
-           or too short along what is wanted
+           or too short along the reference
 
 The peers are compared if they are at hand: pip install liger-kernel hyper-connections, and --ddl
 PATH for a checkout of github.com/yifanzhang-pro/deep-delta-learning.
@@ -52,7 +52,7 @@ SIDES = ("forward", "backward")
 DTYPES = {name: getattr(torch, name) for name in ("bfloat16", "float16", "float32")}
 # Rounding normal numbers once gives 1.66e-3 and 2.1e-4
 KERNEL_TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 2e-3, torch.float16: 3e-4}
-BIAS = 1e-4  # of a kernel along what is wanted: rounding to nearest has almost none
+BIAS = 1e-4  # of a kernel along the reference; rounding to nearest has almost none
 # eager PyTorch rounds coefficients and sums to the state's dtype
 OTHER_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 4e-3}
 WORK = 3e9  # bytes: about a millisecond of a pass
@@ -61,7 +61,7 @@ QUESTION = "kernels against PyTorch eager, torch.compile and peers: one pass on 
 
 
 class Options(NamedTuple):
-    """How to measure. Without rounds there are errors and no times."""
+    """Options of a measurement. Without rounds there are errors and no times."""
 
     device: str = "cuda"
     rounds: int = 31
@@ -98,7 +98,7 @@ def wanted(case: Case, inputs: tuple[Tensor, ...], cotangents: list[Tensor]) -> 
 
 
 class Error(NamedTuple):
-    """‖got − wanted‖ / ‖wanted‖, and by which share got is too long along what is wanted."""
+    """‖got − wanted‖ / ‖wanted‖, and the share by which got is too long along wanted."""
 
     distance: float
     bias: float
@@ -133,7 +133,7 @@ def _error(got: Tensor, reference: Tensor) -> Error:
 
 @contextmanager
 def _poisoned(cuda: bool) -> Iterator[None]:
-    """Let memory that is allocated inside the context begin as NaN.
+    """Fill memory that is allocated inside the context with NaN at first.
 
     The outputs of our kernels always do. Other allocations do if they reuse a large block of the
     device's memory.
@@ -178,7 +178,7 @@ def measure(name: str, N: int, d: int, options: Options) -> list[dict]:
         rows.append(row)
         try:
             found = errors(contender, first, cotangents, reference)
-        # that a contender can't do a size is a result, which the table shows
+        # a contender that can't do a size is a result, which the table shows
         except Exception as problem:
             row["failed"] = _message(problem)
             continue

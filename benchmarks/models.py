@@ -1,5 +1,5 @@
-"""The table of all residuals: what each costs, what it may do to its state, and whether a position
-reads the future.
+"""The table of all residuals: their costs, their effect on the state, and whether they read the
+future.
 """
 
 import argparse
@@ -58,7 +58,7 @@ VARIANTS: dict[str, tuple[str, dict]] = {  # row -> residual and options
 } | {f"{name}-sequence": (name, {"pool": "sequence"}) for name in (
     "emhc-cayley", "emhc-hybrid", "emhc-geodesic", "emhc-exact", "emhc-stream", "benchmark-delta")}
 
-SHORTCUTS = {  # of rows whose options change what the class says
+SHORTCUTS = {  # of rows whose options change the property of the class
     "jpmhc-exact": "on the unit circle, −1 left out",
     "mgt-gate": "1",
     "emhc-hybrid-hard": "on the unit circle",
@@ -144,14 +144,12 @@ def step_floor(streams: int, seconds: float, sublayers: int, vectors: int, width
 
 
 def state_size(trunk: Transformer) -> int:
-    """How many numbers the state has per token."""
+    """Return the size of the state per token."""
     return trunk.layers[0].residual.expand(torch.zeros(1, 1, trunk.config.width)).numel()
 
 
 def is_causal(make: Callable[[TransformerConfig], nn.Module]) -> bool:
-    """Whether no output depends on a later input, in the model that `make` builds on a tiny
-    backbone.
-    """
+    """Return whether no output depends on a later input, for `make` on a tiny backbone."""
     model = make(TransformerConfig.benchmark(width=16, layers=2, heads=2, max_length=8)).double()
     return future_influence(model, torch.randn(2, 6, 16, dtype=torch.float64)) == 0
 

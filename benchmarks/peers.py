@@ -1,6 +1,6 @@
-"""Other people's kernels of the same functions, where they are at hand: those of Liger and of
-hyper-connections if they are installed (pip install liger-kernel hyper-connections), and those of
-the authors of Deep Delta Learning from a checkout that the reader names.
+"""Other people's kernels of the same functions, if they are available: those of Liger and of
+hyper-connections, once installed (pip install liger-kernel hyper-connections), and those of the
+authors of Deep Delta Learning, from a checkout that the reader names.
 
 A peer gets its inputs in its own layout, and isn't timed while they are brought there. Liger's
 Sinkhorn starts with the rows. By default it adds 1e-6 to each divisor; here it adds 0. It also
@@ -32,7 +32,7 @@ DDL_FILE = Path("model/DDL_utils.py")  # in a checkout of the authors' repositor
 
 
 class Contender(NamedTuple):
-    """A function, and what brings a case's inputs into the layout that it takes.
+    """A function, and another one that brings a case's inputs into its layout.
 
     The tensors of `given` that need a gradient are, in this order, the case's inputs.
     """
@@ -42,7 +42,7 @@ class Contender(NamedTuple):
 
 
 def installed(ddl: Path | None = None) -> dict[str, str]:
-    """The peers at hand: distribution -> version, and "ddl" -> the first digits of its file's
+    """The available peers: distribution -> version, and "ddl" -> the first digits of its file's
     SHA-256.
     """
     found = {name: version(name) for name, module in PACKAGES.items() if find_spec(module)}
@@ -52,7 +52,7 @@ def installed(ddl: Path | None = None) -> dict[str, str]:
 
 
 def peers(case: str, ddl: Path | None = None) -> dict[str, Contender]:
-    """The peers of a case that are at hand, by name."""
+    """Return the available peers of a case by name."""
     found = {name: contender for (name, measured), contender in PEERS.items()
              if measured == case and find_spec(PACKAGES[name])}
     if ddl and case == "delta_layer, d_v = 4":

@@ -59,7 +59,7 @@ class Operations(TorchDispatchMode):
 
 
 def _bytes(item: object) -> int:
-    """Of a tensor, those in memory: an expanded one has fewer than numbers."""
+    """Return a tensor's bytes in memory; an expanded tensor's copies of a number count once."""
     if not isinstance(item, Tensor):
         return 0
     return min(item.nbytes, item.untyped_storage().nbytes())
@@ -87,7 +87,7 @@ def one_at_a_time(x: Tensor, weights: list[Tensor], sublayer: Callable) -> Tenso
 
 
 def alone(x: Tensor, weights: list[Tensor], sublayer: Callable) -> Tensor:
-    """Generator and read hand on the state, so that nothing is added up outside of a kernel."""
+    """Run one sublayer after another, with kernels that also do autograd's additions."""
     for weight in weights:
         x, heard, _, write, mix = stream_generate_read(x, weight, EPS, split)
         x = stream_mix_write(x, mix, write, sublayer(heard))
@@ -104,12 +104,12 @@ def joined(x: Tensor, weights: list[Tensor], sublayer: Callable) -> Tensor:
 
 
 def without_states(*given) -> Tensor:
-    """`joined`, and the backward pass forms all states again."""
+    """Run `joined`; the backward pass recomputes all states."""
     return recomputed(joined, *given)
 
 
 class Passes(NamedTuple):
-    """Of a forward and a backward pass."""
+    """Bytes or vectors of a forward and a backward pass."""
 
     forward: float
     backward: float

@@ -26,7 +26,7 @@ here a block multiplies by 121 million parameters per token. A narrower MLP make
 larger.
 
 Compiling takes a minute or two per residual; `--modes eager,kernels` compiles nothing. On a device
-what is measured so far lies beside --out, in a file that ends in .partial.json, until all is.
+the rows so far lie beside --out, in a file that ends in .partial.json, until the run ends.
 """
 
 import argparse
@@ -146,7 +146,7 @@ def _beside(plain: dict[tuple[str, str], Callable[[], None]], first: str, name: 
             step()
             row["peak_bytes"] = _peak(step)
             steps[name, mode] = step
-        except RuntimeError as problem:  # that a model can't be compiled or doesn't fit is a result
+        except RuntimeError as problem:  # a model that can't be compiled or doesn't fit is a result
             row["failed"] = f"{type(problem).__name__}: {problem}".splitlines()[0][:300]
     times = {key: median(seconds) for key, seconds in turns(steps, repeats).items()}
     for mode, row in rows.items():
@@ -158,7 +158,7 @@ def _beside(plain: dict[tuple[str, str], Callable[[], None]], first: str, name: 
 
 
 def _against(mode: str) -> str:
-    """The mode of the first model that a mode is divided by."""
+    """The mode of the first model by whose times a mode's are divided."""
     return "compiled" if MODES[mode][1] else "eager"
 
 

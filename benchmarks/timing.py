@@ -50,7 +50,7 @@ def captured(function: Function, sets: Sequence[Sequence[Tensor]],
     """
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # what compiles or allocates only once does so here
+    with torch.cuda.stream(stream):  # compiling and one-time allocations happen here
         for _ in range(3):
             gradients(outputs_of(function, sets[0]), sets[0], cotangents)
     torch.cuda.current_stream().wait_stream(stream)
@@ -64,7 +64,7 @@ def captured(function: Function, sets: Sequence[Sequence[Tensor]],
 
 
 def recorded(run: Callable[[], object]) -> torch.cuda.CUDAGraph:
-    """What the function launches, as a graph. It has run once before, to compile."""
+    """Record the function's launches as a graph. It has run once before, to compile."""
     run()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -73,7 +73,7 @@ def recorded(run: Callable[[], object]) -> torch.cuda.CUDAGraph:
 
 
 def copied(read: int, written: int, times: int) -> tuple[Callable[[], None], int]:
-    """A graph's replay that copies `times` times (see `Copy`), and the bytes of one copy."""
+    """Return the replay of a graph with `times` copies (see `Copy`), and the bytes of one copy."""
     from benchmarks.copies import Copy  # which needs Triton
 
     copy = Copy(read, written, "cuda", cache_bytes())

@@ -1,5 +1,6 @@
-"""The bytes that a kernel asks for, counted in Triton's interpreter. This is what can be known of
-its memory traffic without a GPU.
+"""The bytes that a kernel asks for, counted in Triton's interpreter.
+
+Without a GPU, nothing more can be known of its memory traffic.
 
     with traffic() as moved:
         stream_read(x, weights)

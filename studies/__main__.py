@@ -1,7 +1,7 @@
 """Make a study of the book.
 
 The command trains the arms of a study on their tasks, with their seeds and their search, and keeps
-what came out as one file.
+the results in one file.
 """
 
 import argparse
@@ -89,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{str(stopped) or 'stopped'}{'' if given.dry_run else further}", file=sys.stderr)
         return 130
     except RuntimeError:
-        if world() > 1:  # it may be an error of this process, or say that another one was lost
+        if world() > 1:  # this process failed, or lost another one
             print(f"This or another process of the run failed.{further}", file=sys.stderr)
         raise
     finally:
@@ -126,7 +126,7 @@ def _make(given: argparse.Namespace, folder: Path) -> int:
 
 
 def _measure(given: argparse.Namespace, folder: Path, out: Path) -> int:
-    """Measure what a study asks of a network that others have trained."""
+    """Make the measurements of a study on a network that others have trained."""
     study, own = MEASUREMENTS[given.study], {"study", "out", "force", "folder"}
     with asked():
         for name, value in vars(given).items():
@@ -155,7 +155,7 @@ def overview() -> str:
 
 
 def _require_writable(out: Path, given: argparse.Namespace) -> None:
-    """Refuse a file that can't or shouldn't be written before anything is trained.
+    """Before anything is trained, refuse a file that can't or shouldn't be written.
 
     Raises: ValueError.
     """
@@ -173,7 +173,7 @@ def _require_writable(out: Path, given: argparse.Namespace) -> None:
 
 
 def _grows(out: Path) -> bool:
-    """Whether a file is there that lacks runs: its finished arms are kept."""
+    """Return whether the file exists and lacks runs. A further call keeps its finished arms."""
     return out.exists() and bool(read(out).get("unfinished"))
 
 
@@ -181,7 +181,7 @@ def _compare_with(path: Path, stored: dict, found: dict, given: argparse.Namespa
     if rank() > 0:
         return 0
     if given.folder is None:
-        shutil.rmtree("runs/again")  # the next check trains again
+        shutil.rmtree("runs/again")  # so that the next check trains again
     rows = differences(stored, found)
     if not rows:
         print(f"{path} has none of these runs")
@@ -196,7 +196,10 @@ def _compare_with(path: Path, stored: dict, found: dict, given: argparse.Namespa
 
 
 def _setting(given: argparse.Namespace) -> Setting | None:
-    """The one setting that is asked for. Raises: ValueError for a warm-up without a rate."""
+    """Return the one setting that the arguments ask for, or None for a search.
+
+    Raises: ValueError for a warm-up without a rate.
+    """
     if given.lr is None and given.warmup is not None:
         raise ValueError("--warmup needs --lr: together they take the place of the search")
     if given.lr is None:
@@ -210,7 +213,7 @@ def _setting(given: argparse.Namespace) -> Setting | None:
 
 
 def _engine(given: argparse.Namespace) -> dict:
-    """What is asked of the engine; the study has its own choice for the rest."""
+    """Return the fields of Engine that the arguments set. The study sets the others."""
     asked = {field.name: getattr(given, field.name) for field in fields(Engine)}
     return {name: value for name, value in asked.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""What the stored runs say of the claims: each is read off one comparison of one file.
+"""The findings of the stored runs about the claims, each from one comparison of one file.
 
     finding(row)            the effect, its variations and the verdict, or None without runs
     comparison_of(row)      the comparison itself
@@ -17,9 +17,9 @@ stored = cache(results.stored)
 
 @cache
 def finding(row: Hypothesis) -> Finding | None:
-    """What the runs say of a claim; None where there are none.
+    """Return the runs' finding about a claim; None without runs.
 
-    Claims that are read off the same comparison share its level.
+    Claims about the same comparison share its level.
     """
     comparison = comparison_of(row)
     if comparison is None:
@@ -29,16 +29,16 @@ def finding(row: Hypothesis) -> Finding | None:
 
 
 def comparison_of(row: Hypothesis) -> dict | None:
-    """The comparison that a claim is read off; None where it wasn't made."""
+    """Return the comparison that decides a claim; None if it wasn't made."""
     if not row.study or not results.path_of(row.study, row.size).exists():
         return None
     return part_of(row, stored(row.study, row.size))
 
 
 def part_of(row: Hypothesis, content: dict) -> dict | None:
-    """A claim's comparison in the content of a file.
+    """Return a claim's comparison in the content of a file.
 
-    None where the protocol didn't make it, or where one of its arms isn't finished.
+    It is None if the protocol didn't make it, or if one of its arms isn't finished.
     """
     found = content.get(row.part, content if "runs" in content else None)
     unfinished = {f"{row.part}: {arm}" for arm in row.claim.contrast}
@@ -58,5 +58,5 @@ def _baselines(study: str, part: str, size: str) -> Mapping[str, float]:
 
 
 def _place(row: Hypothesis) -> tuple[str, str, str]:
-    """The comparison that a claim is read off, by its names."""
+    """The names of the comparison that decides a claim."""
     return row.study, row.part, row.size

@@ -1,4 +1,4 @@
-"""The ledger of hypotheses as a reader sees it: rows for its page, tables for chapters.
+"""The ledger of hypotheses as readers see it: rows for its page, and tables for chapters.
 
     HTML(table("mgt-synergy", "mgt-full"))     # claim, verdict, effect, variations
     verdict("mgt-synergy")                     # "open"
@@ -18,7 +18,7 @@ from studies.engine.judge import Claim, Effect, Finding, effect, log_loss, loss,
 
 VARIATIONS = ("next best", "half the steps", "twice the steps", "equal time")
 NOT_TRIED = "not tried"
-RATIO = "log ratio"   # the unit of effects that are shown as ratios
+RATIO = "log ratio"   # effects in this unit are shown as ratios
 
 
 @cache
@@ -27,7 +27,7 @@ def _rows() -> dict[str, Hypothesis | Observation]:
 
 
 def row(label: str) -> Hypothesis | Observation:
-    """A row of the ledger, of trained networks or of the real one.
+    """Return a row of the ledger, of trained networks or of the real one.
 
     Raises: ValueError for a label that the ledger doesn't have.
     """
@@ -37,7 +37,7 @@ def row(label: str) -> Hypothesis | Observation:
 
 
 def finding(label: str) -> Finding:
-    """What the runs say of a row. Raises: ValueError for a row without runs."""
+    """Return the runs' finding about a row. Raises: ValueError for a row without runs."""
     one = row(label)
     found = findings.finding(one) if isinstance(one, Hypothesis) else None
     if found is None:
@@ -57,7 +57,7 @@ def verdict(label: str) -> str:
 
 
 def said(effect: Effect | None, unit: str) -> str:
-    """An effect with its interval; a log ratio as a ratio."""
+    """Write an effect with its interval, and a log ratio as a ratio."""
     if effect is None:
         return "–"
     if unit == RATIO:
@@ -70,11 +70,11 @@ def said(effect: Effect | None, unit: str) -> str:
 
 
 def table(*labels: str, link: str = "../book/hypotheses.html") -> str:
-    """Rows of the ledger as a table, with their variations.
+    """Return rows of the ledger as a table, with their variations.
 
     Arguments:
         labels: of rows.
-        link: the ledger's page, from the page where the table stands.
+        link: the path of the ledger's page from the page that shows the table.
     """
     head = "".join(f"<th>{name}</th>" for name in ("claim", "verdict", "effect", "varied"))
     return (f'<div class="reported"><table class="table ledger"><tr>{head}</tr>'
@@ -94,8 +94,9 @@ def _line(hypothesis: Hypothesis, link: str) -> str:
 
 
 def over_first(content: dict, part: str, unit: str = "nats") -> dict[str, tuple[Effect, Effect]]:
-    """What every other finished arm of a comparison gains over its first one: in as many steps, at
-    its best setting, and in the same time.
+    """Return the gains of a comparison's other finished arms over its first one.
+
+    One gain is for the same number of steps at the best setting, one for the same time.
 
     The intervals for the steps hold together, and so do those for the time.
     """
@@ -113,9 +114,9 @@ def over_first(content: dict, part: str, unit: str = "nats") -> dict[str, tuple[
 
 
 def against_first(content: dict, part: str, unit: str = "nats") -> str:
-    """Every finished arm of a comparison beside its first one, as a table.
+    """Return a table of every finished arm of a comparison beside its first one.
 
-    The columns are weights, the time of a step, the loss, and what `over_first` gives.
+    The columns are weights, the time of a step, the loss, and the gains of `over_first`.
     """
     comparison, gains, lines = content.get(part, content), over_first(content, part, unit), []
     first = next(iter(comparison["parameters"]))
@@ -133,7 +134,7 @@ def against_first(content: dict, part: str, unit: str = "nats") -> str:
 
 
 def entry(hypothesis: Hypothesis) -> str:
-    """A row on the ledger's page: a term and its description."""
+    """Return a row for the ledger's page: a term and its description."""
     found, comparison = findings.finding(hypothesis), findings.comparison_of(hypothesis)
     chapter = f"../notebooks/{hypothesis.chapter}.html"
     title = f"{hypothesis.source}, {hypothesis.number}"
@@ -187,7 +188,7 @@ def _runs(hypothesis: Hypothesis, found: Finding, comparison: dict) -> str:
 
 
 def beside(study: str, size: str, content: dict) -> list[str]:
-    """What the rows of a study say of other runs of it, line by line, beside the stored ones."""
+    """Return a line per row of a study: its finding for other runs, beside the stored one."""
     lines = []
     for hypothesis in HYPOTHESES:
         comparison = findings.part_of(hypothesis, content)
@@ -195,7 +196,7 @@ def beside(study: str, size: str, content: dict) -> list[str]:
             continue
         try:
             now = said(effect(comparison["runs"], hypothesis.claim), hypothesis.unit)
-        except ValueError as problem:  # an arm that wasn't asked for, or a single seed
+        except ValueError as problem:  # an arm is missing, or there is a single seed
             now = str(problem)
         found = findings.finding(hypothesis)
         stored = f"; stored {said(found.effect, hypothesis.unit)}, {found.verdict}" if found else ""
@@ -204,6 +205,6 @@ def beside(study: str, size: str, content: dict) -> list[str]:
 
 
 def count(hypotheses: Iterable[Hypothesis]) -> str:
-    """How many rows have which verdict, in words."""
+    """Return in words the number of rows with each verdict."""
     verdicts = [verdict(hypothesis.label) for hypothesis in hypotheses]
     return ", ".join(f"{verdicts.count(name)} {name}" for name in dict.fromkeys(verdicts))

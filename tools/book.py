@@ -38,7 +38,7 @@ what depends on it may be missing.
 {}
 :::
 """
-FEW = 4  # up to so many changed pages, the other pages stay as they are
+FEW = 4  # if at most so many pages changed, the others stay as they are
 SLOWEST = 4  # the notebooks whose times are listed
 
 
@@ -116,10 +116,10 @@ def executed(jobs: int, times: dict[str, float]) -> dict[str, list[Failure]]:
 
 
 def keys(paths: Mapping[str, Path]) -> dict[str, str]:
-    """For each notebook, a hash of all that its outcome depends on.
+    """Return for each notebook a hash of all that its outcome depends on.
 
-    That is the notebook, the code that it imports, where comments and docstrings don't count, all
-    data and results, the pins and the executor. Live runs belong to the chapters that name them.
+    These are the notebook, the code that it imports without comments and docstrings, all data and
+    results, the pins and the executor. Live runs count for the chapters that name them.
     """
     read = cache(lambda path: code(path.read_text()))
     common = [ROOT / "requirements.txt", *(ROOT / "tools" / name for name in EXECUTOR)]
@@ -182,7 +182,7 @@ def unexecuted(config: str) -> str:
 
 
 def page(copy: Path) -> bytes:
-    """The source of a page: an executed copy without clock times, with a notice where cells raised.
+    """Return a page's source: an executed copy without clock times, with a notice if cells raised.
 
     Clock times would make another page of every copy.
     """

@@ -14,7 +14,7 @@ def class_checks():
         return hashlib.pbkdf2_hmac("sha256", text, b"geolab", 4_000).hex()[:12]
 
     def spellings(entry, step):
-        """What stands for an entry: a letter as it is, a number in steps, with its neighbours."""
+        """Return an entry's spellings: a letter, or a number in steps with its neighbours."""
         if isinstance(entry, str):
             return [entry.strip().lower()]
         number = float(entry) / step

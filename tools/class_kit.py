@@ -1,7 +1,7 @@
 """Make the class kit from the book: notebooks, an autograder, slides, sheets and quizzes.
 
 `make class` builds the book and then runs this. The kit lies in _build/class, which is also a
-course of nbgrader: `nbgrader autograde` works in it. What a teacher has put there stays.
+course of nbgrader: `nbgrader autograde` works in it. A teacher's own files there stay.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def begin(site: Path, out: Path) -> None:
-    """The folders, and what all pages share. Raises SystemExit without a built book."""
+    """Make the folders and the pages' common files. Raises SystemExit without a built book."""
     if not (site / MATHJAX).exists():
         raise SystemExit(f"{site} holds no built book; `make book` builds it")
     for kind in (*KINDS, "static"):

@@ -48,7 +48,7 @@ class Check:
     wrong: list
     after: str = ""           # the label of the exercise that it follows
     step: Any = 0.5           # one for all entries, or a list
-    start: str = ""           # a function's first line, or all that the students' cell begins with
+    start: str = ""           # a function's first line, or all first lines of the students' cell
     test: str = ""
 
     @property
@@ -69,7 +69,7 @@ class Check:
 
     @property
     def begun(self) -> str:
-        """What the students' cell begins with."""
+        """The first lines of the students' cell."""
         if self.start.startswith("def"):
             said = f"{self.name} has no answer yet."
             return f'{self.start}\n    raise NotImplementedError("{said}")  # your answer goes here'
@@ -99,7 +99,7 @@ class Session:
 
 
 def session(name: str) -> Session:
-    """What classes/ says about a chapter. Raises TypeError for an unknown or a missing key."""
+    """Read a chapter's file in classes/. Raises TypeError for an unknown or a missing key."""
     data = yaml.safe_load((ROOT / f"classes/{name}.yml").read_text())
     return Session(name, [Check(**entry) for entry in data["checks"]], data["quiz"])
 
@@ -168,7 +168,7 @@ def notebook(of: Session, chapter: dict, plain: Plain) -> NotebookNode:
 
 
 def kept(cell: dict) -> NotebookNode:
-    """A code cell of the chapter; what the page folds is folded."""
+    """Return a code cell of the chapter, folded if the page folds it."""
     made = new_code_cell("".join(cell["source"]), metadata=copy.deepcopy(cell["metadata"]))
     if {"hide-input", "remove-cell"} & set(cell["metadata"].get("tags", [])):
         made.metadata["jupyter"] = {"source_hidden": True}
@@ -189,7 +189,7 @@ def answer_cell(name: str, begun: str, answer: str) -> NotebookNode:
 
 
 def graded(cell: NotebookNode, name: str, points: int = 0, **kinds: bool) -> NotebookNode:
-    """The cell with what nbgrader wants to know about it."""
+    """Give the cell the metadata that nbgrader needs."""
     known = {"schema_version": 3, "grade_id": name, "task": False, "grade": False,
              "solution": False, "locked": False, **kinds}
     cell.metadata["nbgrader"] = known | ({"points": points} if known["grade"] else {})

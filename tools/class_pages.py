@@ -64,7 +64,7 @@ def article(path: Path) -> Tag:
 
 
 def bare(tag: Tag, *left_out: str) -> str:
-    """A piece of a page without what only the page needs."""
+    """Return a piece of a page without the parts that only the page needs."""
     tag = copy.copy(tag)
     for inner in tag.select(", ".join(left_out or LEFT_OUT)):
         inner.decompose()
@@ -102,7 +102,7 @@ def slides(of: Tag, quiz: list[dict]) -> str:
         if NO_SLIDES & {outer.get("id", "") for outer in over} \
                 or not all(titles) \
                 or skipped & {title.find(string=True) for title in titles}:
-            continue  # without a heading it is what a box holds: a proof, an exercise
+            continue  # without a heading it is the content of a box: a proof, an exercise
         name = section.get("id", "")
         if name == "three-things-to-remember":
             made.append(slide(heading(section), bare(section.find(["ol", "ul"]))))
@@ -115,7 +115,7 @@ def slides(of: Tag, quiz: list[dict]) -> str:
 
 
 def opening(of: Tag) -> str:
-    """The text with which a chapter begins, up to its first picture, as much as fits a screen."""
+    """Return the chapter's text before its first picture, as much as fits a screen."""
     shown = ""
     for part in of.find_all(True, recursive=False):
         if pictured(part) or part.name in ("section", "details") or len(shown) > OPENING:
@@ -128,7 +128,7 @@ def opening(of: Tag) -> str:
 def story(section: Tag) -> Iterator[str]:
     """A slide for each picture of a section, with its prediction, and for each theorem.
 
-    What the page has closed has none.
+    Folded parts of the page have no slides.
     """
     predicted = ""
     for part in section.find_all(lambda tag: tag.name not in ("section", "details"),
@@ -184,7 +184,7 @@ def exercise(found: Tag) -> str:
 
 
 def notes(of: Tag, session) -> str:
-    """What a teacher wants beside the sheet: advice, solutions, and all answers."""
+    """Return a teacher's notes beside the sheet: advice, solutions, and all answers."""
     keep = ("a.headerlink", ".cell", "script")
     boxes = [box for box in of.select(".admonition.dropdown")
              if "For the teacher" in box.select_one(".admonition-title").get_text()]

@@ -1,9 +1,8 @@
-"""The book's Markdown without what only the book understands.
+"""The book's Markdown in a form that every notebook program shows.
 
 A session's notebook is read on Colab, in JupyterLab and in JupyterHub, which know neither
 directives nor roles. Theorems become quotations, folded boxes become HTML, and a reference becomes
-the title of what it points at. markdown-it-py would write HTML, where here Markdown is wanted, word
-for word as it was but for these.
+its target's title. All other Markdown stays word for word; markdown-it-py would write HTML.
 """
 
 import json
@@ -35,7 +34,7 @@ def markdown(chapter: dict) -> str:
 
 @cache
 def titles() -> dict[str, str]:
-    """What a reference is called, by its target: a chapter's file or a label of the book."""
+    """Return the titles of references by target: a chapter's file or a label of the book."""
     found = {}
     for path in sorted(ROOT.glob("notebooks/*.ipynb")):
         found[path.stem] = f"chapter {title(path)}"
@@ -83,7 +82,7 @@ class Plain:
         return words or titles().get(target.rsplit("/", 1)[-1], target)
 
     def _boxes(self, text: str) -> str:
-        """Directives as quotations, and what the book folds as HTML that can be folded."""
+        """Turn directives into quotations, and folded boxes into HTML that can be folded."""
         lines, closing, quoted, fresh = [], [], 0, False
         for line in text.splitlines():
             if fresh and (OPTION.match(line) or not line.strip()):

@@ -85,7 +85,7 @@ def main() -> int:
 
 
 def faults(path: Path) -> list[str]:
-    """What epubcheck finds wrong with an EPUB, a line for each."""
+    """Return the faults that epubcheck finds in an EPUB, one per line."""
     checked = EpubCheck(str(path))
     return [f"{found.location}: {found.message}" for found in checked.messages]
 

@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
 
 
 def outcome(copy: Path) -> Outcome | None:
-    """What happened to a copy, or None where it was not executed."""
+    """Return the outcome of a copy, or None if it wasn't executed."""
     cells = json.loads(copy.read_text())["cells"] if copy.exists() else []
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     times = [datetime.fromisoformat(time.replace("Z", "+00:00")) for cell in code

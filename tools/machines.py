@@ -119,7 +119,7 @@ def store(paths: list[Path], jobs: int) -> int:
 
 
 def _joined(shown: list[dict]) -> dict[str, dict]:
-    """What all runs showed: cell -> arm -> {"at": steps, "runs": one entry per run}."""
+    """Join what all runs showed: cell -> arm -> {"at": steps, "runs": one entry per run}."""
     cells: dict[str, dict] = {}
     for cell in shown:
         name = cell["label"].partition("/")[2]

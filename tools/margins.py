@@ -1,12 +1,13 @@
-"""How near the notebooks' proved assertions come to failing, over many draws.
+"""The margins of the notebooks' proved assertions, over many draws.
 
   python tools/margins.py                          every notebook under fifty shifts of all seeds
   python tools/margins.py --only 02 05 --shifts 3  two chapters under three shifts
 
-Only what a proved assertion needs is run: no figure, nothing that trains or reads a stored run.
-The margin of |x| < tolerance, of allclose and of a rank is error / tolerance. Above one tenth the
-tolerance is tight, and the command ends with status 1, unless a comment on the assertion's lines
-says why it may be: `# exact: ...`. So it does where an assertion fails.
+The command runs only the statements that a proved assertion needs: no figure, no training, no
+stored run. The margin of |x| < tolerance, of allclose and of a rank is error / tolerance. A
+tolerance is tight if this exceeds one tenth, unless a comment on the assertion's lines gives a
+reason: `# exact: ...`. The command ends with status 1 if a tolerance is tight or an assertion
+fails.
 """
 
 import argparse
@@ -37,7 +38,7 @@ ORDER: dict[type, Callable] = {ast.Lt: operator.lt, ast.LtE: operator.le,
 
 
 def is_tolerance(node: ast.AST) -> bool:
-    """Whether it is a small number, or a sum or product with one."""
+    """Return whether the node is a small number, or a sum or product with one."""
     if isinstance(node, ast.BinOp):
         return is_tolerance(node.left) or is_tolerance(node.right)
     if isinstance(node, ast.UnaryOp):
@@ -47,7 +48,7 @@ def is_tolerance(node: ast.AST) -> bool:
 
 
 def is_chosen(node: ast.AST) -> bool:
-    """Whether a bound has a decimal number, which somebody chose; those of theorems are whole."""
+    """Return whether a bound has a chosen, decimal number; the numbers of theorems are whole."""
     return any(isinstance(part, ast.Constant) and isinstance(part.value, float)
                and not part.value.is_integer() for part in ast.walk(node))
 
@@ -121,7 +122,7 @@ class Margins:
         self.places: dict[tuple[str, int], Place] = {}   # by file name and line
 
     def place(self) -> tuple[Place | None, int]:
-        """The assertion that is being checked, if one is, and where in its code."""
+        """Return the assertion that runs now, or None, and the position in its code."""
         frame = sys._getframe(2)
         while frame:
             place = self.places.get((frame.f_code.co_filename, frame.f_lineno))
@@ -165,7 +166,7 @@ class Margins:
 
     def close(self, function: Callable, rtol: str = "rtol", atol: str = "atol",
               default: tuple[float, float] = (1e-5, 1e-8)) -> Callable:
-        """A function like allclose that notes how near its numbers come to being told apart."""
+        """Wrap a function like allclose so that it notes the margin of its numbers."""
         def measured(a, b, *rest, **options):
             given = dict(zip((rtol, atol), rest, strict=False)) | options
             result = function(a, b, **given)
@@ -186,7 +187,7 @@ class Margins:
         return measured
 
     def rank(self, function: Callable) -> Callable:
-        """matrix_rank that notes how near a singular value comes to its tolerance."""
+        """Wrap matrix_rank so that it notes the margin of its singular values."""
         def measured(matrix, **options):
             sizes = array(torch.linalg.svdvals(matrix))
             largest = sizes.max(-1, initial=0, keepdims=True)
@@ -200,7 +201,7 @@ class Margins:
         return measured
 
     def install(self) -> None:
-        """Measure what the cells call."""
+        """Replace the functions that the cells call by ones that measure."""
         for library in (torch, np):
             for name in ("allclose", "isclose"):
                 setattr(library, name, self.close(getattr(library, name)))

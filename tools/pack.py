@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from release import ROOT, file
 
-LEFT = (".buildinfo", ".doctrees")  # what only a builder reads
+LEFT = (".buildinfo", ".doctrees")  # files that only a builder reads
 
 
 def main() -> int:

@@ -23,14 +23,14 @@ from release import ROOT, version
 STYLE = Path(__file__).with_name("paper.css")
 TEXT_WIDTH = 642  # pixels between the margins of paper.css
 MINUTES = 20      # for each step of the browser
-# what a page has for a screen or a pointer alone, and folded code, which draws or imports
+# parts of a page for a screen or a pointer alone, and folded code, which draws or imports
 NOT_ON_PAPER = ("script, noscript, .headerlink, .copybtn, .geolab-sliders, "
                 "details.hide.above-input, .tag_hide-input > .cell_input, "
                 "summary > .collapsed")
 DEAD = """() => [...document.querySelectorAll('a[href^="#"]')].map(link => link.hash.slice(1))
     .filter(id => !document.getElementById(decodeURIComponent(id)))"""
-ALONE, ROWS, COLUMNS = 4, 3, 2  # the values that are shown of an only slider, and of each of two
-MOST_MARKS = 4                  # of an only slider; more of them leave the even choice
+ALONE, ROWS, COLUMNS = 4, 3, 2  # the values that are shown of a single slider, and of each of two
+MOST_MARKS = 4                  # of a single slider; if it has more, they don't count
 STYLES = ("proof.css", "exercise.css", "theme.css", "pydata-sphinx-theme.css",
           "sphinx-book-theme.css", "pygments.css", "mystnb", "book.css")
 
@@ -98,7 +98,7 @@ def _lead_inside(link: Tag, name: str, names: set[str]) -> None:
     target = path.resolve().relative_to("/").with_suffix("").as_posix() if address.path else name
     if target in names:
         link["href"] = "#" + anchor(target, unquote(address.fragment))
-    else:  # a file of the site, which the document doesn't have
+    else:  # a file of the site that isn't part of the document
         del link["href"]
 
 
@@ -136,10 +136,10 @@ def _side_by_side(slider: Tag) -> None:
 
 
 def choices(counts: list[int], starts: list[int], marks: list[dict]) -> list[tuple[int, ...]]:
-    """Which frames stand on paper: for each of them, the index of every slider's value.
+    """Choose the frames for paper. Returns the index of every slider's value for each frame.
 
-    An only slider shows its ends and its marks, or values at even distances; two show ROWS values
-    of the first under COLUMNS of the second. Any others stay at their starts.
+    A single slider shows its ends and its marks, or values at even distances. Two sliders show ROWS
+    values of the first and COLUMNS of the second. Any others stay at their starts.
     """
     if len(counts) == 1:
         marked = sorted({0, *marks[0], counts[0] - 1})
@@ -184,7 +184,7 @@ def _contents(book: list[Page]) -> Iterator[str]:
 
 
 def head(site: Path, name: str) -> str:
-    """What a page of the site loads to be styled and to have its formulas set, for a sibling."""
+    """Return the lines of a page's head for styles and formulas, for a document beside it."""
     page = BeautifulSoup((site / f"{name}.html").read_text(), "html.parser")
     folder = f"../{site.name}/{Path(name).parent}"
     kept = []

@@ -18,7 +18,7 @@ from release import ROOT, file
 
 NUMBERED = """numbers => document.querySelectorAll(".book-contents a").forEach(link =>
     link.querySelector(".page").textContent = numbers[link.hash.slice(1)])"""
-# what is wider than the text shrinks; else the browser would shrink every page
+# parts wider than the text shrink; otherwise the browser would shrink every page
 FITTED = """() => {
     const shares = [...document.querySelectorAll("table, mjx-container")].map(wide =>
         [wide, wide.parentElement.closest("div, section").clientWidth / wide.scrollWidth]);

@@ -1,7 +1,7 @@
 """The statements of a notebook that its proved assertions need, and how to run them in one process.
 
 A statement is left out if no assertion needs the names that it binds or changes: figures above all.
-What trains or reads a stored run raises `Apart`, and so does not count, with all that rests on it.
+Training and reading a stored run raise `Apart`, so these and all that rests on them don't count.
 """
 
 import ast
@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
 
 class Apart(Exception):
-    """What no proved assertion may rest on was called: training, or a stored run."""
+    """A call that no proved assertion may rest on: training, or reading a stored run."""
 
 
 def named(node: ast.AST, context: type) -> set[str]:
@@ -159,8 +159,8 @@ class Chapter:
     def run(self, names: dict[str, Any]) -> None:
         """Run all statements among these names.
 
-        What a statement raises goes to `failures`, by the place where it was raised. The assertions
-        that rest on what is apart go to `left_out`.
+        Errors go to `failures`, by the place that raised them. Assertions that rest on training or
+        on a stored run go to `left_out`.
         """
         def run_cell(source: str) -> None:
             name = self.remember(f"cell written by another, {len(source)} letters", source)

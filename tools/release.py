@@ -1,4 +1,4 @@
-"""The version of the book, the names of a release's files, and what is new in it.
+"""The version of the book, the names of a release's files, and its part of the changelog.
 
   python tools/release.py              prints what CHANGELOG.md says of this version
   python tools/release.py --tag v0.1.0   fails when the tag isn't this version's
@@ -28,9 +28,9 @@ def file(ending: str) -> Path:
 
 
 def notes(of: str) -> str:
-    """What CHANGELOG.md says of a version.
+    """Return the text of CHANGELOG.md about a version.
 
-    Raises: ValueError where it says nothing.
+    Raises: ValueError without such a text.
     """
     text = (ROOT / "CHANGELOG.md").read_text()
     found = re.search(rf"^## \[{re.escape(of)}\][^\n]*\n(.*?)(?=^## |^\[|\Z)", text, re.M | re.S)

@@ -1,4 +1,4 @@
-"""Stand-ins for other machines: this one, as if it had another processor, thread count or draw.
+"""Stand-ins for other machines: this one with other instructions, threads, seeds or first weights.
 
 A stand-in has environment variables for a process that has not imported PyTorch yet, and changes
 that `apply` makes in it: seeds moved by a constant, first weights moved by one unit in the last

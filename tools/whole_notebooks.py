@@ -1,10 +1,11 @@
-"""A plugin of pytest: what the book needs of a notebook's run, and nbmake doesn't do.
+"""A plugin of pytest that adds to nbmake what the book needs.
 
     python -m pytest --nbmake --overwrite -p tools.whole_notebooks COPY...
 
-nbmake stops at the first error, and loses the outputs of a kernel that dies: a page shows each
-error in its place, and what comes after. A stand-in for another machine is set up before the first
-cell. Two kernels at once may choose the same port, so they talk through files.
+nbmake stops at the first error, and loses the outputs of a kernel that dies. With this plugin, a
+page shows each error in its place, and the outputs after it. The plugin sets up a stand-in
+for another machine before the first cell. Two kernels may choose the same port, so they communicate
+through files.
 """
 
 import os

@@ -1,5 +1,6 @@
-"""What is measured: each operator that has a kernel, the inputs that it takes, and its floor in
-bytes. An operator's floor and case stand in the file of its idea, whose CASES are found here.
+"""The measured cases: each operator that has a kernel, its inputs, and its floor in bytes.
+
+A file of this folder holds the floors and the CASES of one idea; this one collects them.
 """
 
 from importlib import import_module
@@ -25,7 +26,7 @@ for idea in iter_modules(__path__, "benchmarks.cases."):
 
 
 def draws(device: str, dtype: torch.dtype, seed: int) -> tuple[Draw, Draw]:
-    """The functions `state` and `number` that a case draws its inputs with: normal numbers."""
+    """Return the functions `state` and `number`, which draw a case's normal inputs."""
     generator = torch.Generator(device).manual_seed(seed)
 
     def number(*shape: int) -> Tensor:

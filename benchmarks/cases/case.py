@@ -1,4 +1,4 @@
-"""What a case is: an operator, the inputs that it takes, and its floor in bytes.
+"""A case: an operator, its inputs, and its floor in bytes.
 
 A floor is the fewest bytes that an operator moves through a device's memory: it reads every input
 once and writes every output once. A backward pass reads the gradients of the outputs, and the
@@ -36,7 +36,8 @@ class Case(NamedTuple):
         kind: "state" if the bytes of the state limit the speed. "matrices" if the operator works on
             n × n numbers per token, so that its time in microseconds counts.
         options: keyword arguments of the operator and of its kernel.
-        roundings: how many numbers in a row are rounded to the state's dtype before a result is.
+        roundings: the number of successive values that are rounded to the state's dtype before the
+            result is.
     """
 
     twin: str

@@ -10,8 +10,9 @@ CHANNELS = 4
 
 
 def delta_update(N: int, d: int, d_v: int = 1, e: int = 2) -> Bytes:
-    """X + β k (vᵀ − kᵀX). Forward reads X and k and writes X; backward reads the gradient too and
-    writes two more gradients, of X and of k.
+    """The floor of X + β k (vᵀ − kᵀX).
+
+    Forward reads X and k and writes X. Backward reads the gradient too, and writes two, of X and k.
     """
     return Bytes((2 * d_v + 1) * e * N * d + 4 * N * (d_v + 1),
                  (3 * d_v + 2) * e * N * d + 8 * N * (d_v + 1))

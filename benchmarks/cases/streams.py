@@ -58,7 +58,7 @@ def _join(N, n, d, state, number):
 
 
 def split(numbers: Tensor) -> tuple[Tensor, ...]:
-    """The numbers of `stream_join`, n² + 2n per token, as a, b and H, as they are."""
+    """Split the n² + 2n numbers per token of `stream_join` into a, b and H, unchanged."""
     n = isqrt(numbers.shape[-1] + 1) - 1
     read, write, mix = numbers.split((n, n, n**2), dim=-1)
     return read, write, mix.unflatten(-1, (n, n))

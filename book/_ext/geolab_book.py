@@ -1,4 +1,4 @@
-"""What the book asks of Sphinx beyond its configuration."""
+"""The book's extension of Sphinx, beside its configuration."""
 
 import itertools
 import os
@@ -22,7 +22,7 @@ SCORER = Path(__file__).parents[1] / "_static/scorer.js"
 class Row(SphinxRole):
     """{row}`label`: a link to a row of the ledger of hypotheses, which says the row's verdict.
 
-    A page is built again when the file that its row is read off changes.
+    A page is built again when the result file behind its row changes.
     """
 
     def run(self):
@@ -54,11 +54,11 @@ def scripts_once(app, page, template, context, doctree):
 
 
 def for_readers_of_all_kinds(app, page, template, context, doctree):
-    """Mend what the theme gives to a screen reader."""
+    """Mend the theme's output for screen readers."""
     body = context.get("body")
     if not body:
         return
-    # the label would be read in place of the words of the fold, which change when it opens
+    # a screen reader would read the label instead of the fold's words, which change when it opens
     body = body.replace('<summary aria-label="Toggle hidden content">', "<summary>")
     body = re.sub(r"<th[^>]*>\s*(?:<p></p>)?\s*</th>", "<td></td>", body)
     body = re.sub(r'(<span class="math[^"]*")>([^<]*)</span>([.,;:!?)]*)', _formula, body)
@@ -96,7 +96,7 @@ def _figures_numbered(body: str) -> str:
 
 
 def _formula(found: re.Match) -> str:
-    """A formula that keeps about its room until it is set, and the full stop on its line."""
+    """Reserve about a formula's room until it is set, and keep the full stop on its line."""
     opened, tex, stop = found.groups()
     plain = NAMES.sub("", UNSEEN.sub("", unescape(tex)))
     small = re.findall(r"[\^_]", plain)
@@ -126,7 +126,7 @@ def _target(builder, page: str, uri: str) -> str:
 
 
 def with_the_address(app, config):
-    """What needs the repository's public address: links to it, and the address of each page."""
+    """Set the links to the repository's public address, and the address of each page."""
     config.html_search_scorer = str(SCORER)
     options = config.html_theme_options
     options["logo"] = {"text": config.html_title, "alt_text": "An F and its mirror image"}

@@ -1,7 +1,7 @@
-"""What the web asks of a site: a description and a card for links to a page, its one address, a map
-of all pages, a page for lost readers, and a footer that says how to cite.
+"""Metadata of a site: a description and a card for links to a page, its canonical address, a map of
+all pages, a page for lost readers, and a footer that says how to cite.
 
-What needs the site's public address is left out where nobody knows it. Libraries do less here:
+Without a known public address, the parts that need it are left out. Libraries do less here:
 sphinxext-opengraph takes formulas and tables into a description, sphinx-sitemap warns where there
 is no address and leaves out pages that weren't built again, and sphinx-notfound-page gives the page
 paths from the server's root, which a folder on a disk has not.
@@ -57,7 +57,7 @@ def lost_page(app):
 
 
 def files(app, failure):
-    """Write what lies beside the pages, and leave out what no page needs."""
+    """Write the files beside the pages, and delete those that no page needs."""
     if failure or app.builder.name != "html":
         return
     out, base = Path(app.outdir), app.config.html_baseurl

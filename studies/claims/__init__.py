@@ -1,6 +1,6 @@
-"""What the papers claim, as data: YAML files of theorems, hypotheses and reported tables.
+"""The papers' claims as data: YAML files of theorems, hypotheses and reported tables.
 
-Published models are configurations, and planned experiments are plans.
+A published model is a Configuration, and a planned experiment is a Plan.
 """
 
 from studies.claims.configurations import CONFIGURATIONS, MGT_PLANS, Configuration, Plan

@@ -6,8 +6,8 @@ was printed.
     from studies.claims import CONFIGURATIONS
     trunk = CONFIGURATIONS["emhc-jpmhc"].trunk()
 
-Where a paper's words and its code disagree, these follow the code that made its numbers. Pooling
-over the whole sequence, which lets a model read the future, is among what they keep.
+Where a paper's words and its code disagree, the configurations follow the code that made its
+numbers. Some of these models pool over the whole sequence, so they read the future.
 """
 
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ class Configuration:
     backbone: TransformerConfig
     residual: str                # a name in residuals.REGISTRY
     options: dict = field(default_factory=dict)
-    parameters: float | None = None   # as the source prints them
+    parameters: float | None = None   # the source's number
     outside: int = 0             # how many of those lie outside the layers; see `EMHC_OUTSIDE`
     vocabulary: int | None = None     # of a token model, whose tied embedding counts
     remark: str = ""             # what differs from the source
@@ -43,8 +43,8 @@ class Configuration:
 
 # ---------------------------------------------------------------- E-MHC-Geo, table 5
 
-# Rows as wide as the state that the paper's counter adds to the layers: 64 positions, one token,
-# and the last norm
+# The paper counts 66 vectors of the state's width besides the layers: 64 positions, one token, and
+# the last norm
 EMHC_OUTSIDE = 66
 
 
@@ -79,7 +79,7 @@ EMHC_STREAM = Configuration(
            "router reads the streams before the operator. emhc-stream-published has 512, and its "
            "router reads them after.")
 
-# The public models where the book's runs have another one
+# The public models that differ from those of the book's runs
 EMHC_PUBLISHED = {
     "emhc-jpmhc-published": _emhc(7, "benchmark-jpmhc", 1.771e6, trunk_width=512, ends="split",
                                   write_scale=False),
@@ -92,8 +92,8 @@ EMHC_PUBLISHED = {
                "generator and router are part of the linear maps that follow."),
 }
 
-# The mixers for ARC: a residual around sublayers without a norm in front. The public code has them
-# twice, with an RMS norm where its puzzles are trained, and with a layer norm in src/arc_agi.
+# The mixers for ARC: a residual around sublayers without a norm in front. The public code has each
+# of them twice: its training on puzzles uses an RMS norm, and src/arc_agi a layer norm.
 ARC_JPMHC = {"ends": "split", "write_scale": False}
 ARC_HYBRID = {"ends": "split", "router_reads": "mixed", "start": "published", "penalty": 0.1}
 EMHC_MIXERS: dict[str, tuple[str, dict]] = {
@@ -110,8 +110,8 @@ EMHC_SEEDS = (42, 123, 456)
 # ---------------------------------------------------------------- DDL, table 4
 
 PUBLISHED_KERNELS = {"kernel_init": "published"}
-# The first version's names, with the kernels that its code starts from, as the book trains them: β
-# has a norm of its own, and each sublayer a compressor of its own
+# The book trains these. The names are the first version's, and kernels start as in its code. Here β
+# has its own norm, and each sublayer has its own compressor.
 DDL_VARIANTS: dict[str, tuple[str, dict]] = {
     "additive": ("additive", {}),
     "delta": ("delta", {}),
@@ -121,8 +121,8 @@ DDL_VARIANTS: dict[str, tuple[str, dict]] = {
     "delta-matrix-cc-ec": ("delta-matrix", PUBLISHED_KERNELS | {"compress": "channel-conv",
                                                                 "expand": "conv"}),
 }
-# What the public code has instead, by residual: β reads through the sublayer's norm, weight
-# included, and the two sublayers of a block share a compressor
+# The public code's options, by residual: β reads the output of the sublayer's norm with its weight,
+# and the two sublayers of a block share a compressor.
 DDL_CODE = {"additive": {}, "delta": {"context": "sublayer"},
             "delta-matrix": {"context": "sublayer", "tied": True}}
 DDL_PUBLISHED = {name: (residual, options | DDL_CODE[residual])
@@ -162,7 +162,7 @@ MGT_VARIANTS = {  # table 1 -> options of the residual "mgt"
 
 @dataclass(frozen=True)
 class Plan:
-    """An experiment that a paper plans. None and () stand where it leaves the value open."""
+    """An experiment that a paper plans. None and () stand for values that the paper leaves open."""
 
     source: str                   # a key of claims.SOURCES
     number: str                   # as the paper numbers it
@@ -172,7 +172,7 @@ class Plan:
     layers: tuple[int, ...]
     width: int | None
     heads: int | None
-    parameters: float | None      # that width follows from, or that the paper states beside it
+    parameters: float | None      # the width follows from it, unless the paper states both
     epochs: int
     batch: int | None
     lr: float | None
@@ -188,7 +188,7 @@ class Plan:
         norm_at="post" is that control.
 
         Arguments:
-            width, heads: needed where the protocol leaves them open.
+            width, heads: required if the protocol leaves them open.
         Raises: ValueError for a depth that isn't the protocol's, or a width or number of heads that
             is missing or other than stated.
         """
@@ -248,7 +248,7 @@ MGT_PLANS = {
         5, "Does MGT model language better at equal width and depth?",
         data=("WikiText-103", "OpenWebText"), variants=PAIR, layers=(24,), width=512, heads=8,
         epochs=100,
-        parameters=50e6,  # as stated; 24 standard blocks of width 512 have 75.5 million
+        parameters=50e6,  # the paper's number; 24 standard blocks of width 512 have 75.5 million
         measures=("perplexity", "learning curves",
                   "parameters added, which the paper puts at a quarter"),
         predictions=("MGT's perplexity is lower.", "Its training is more stable.",

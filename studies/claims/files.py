@@ -1,7 +1,7 @@
-"""Claims are YAML files: who knows a paper edits them without Python. schema.json is their form.
+"""Claims are YAML files, so that readers of a paper can edit them without Python.
 
-A file of rows is a list of groups. What a group states holds for each of its rows that doesn't say
-otherwise:
+schema.json describes their form. A file of rows is a list of groups. A row takes from its group the
+fields that it doesn't set itself:
 
     - chapter: 07_delta_transformer
       rows:
@@ -20,7 +20,9 @@ Entry = TypeVar("Entry")
 
 
 def read(name: str) -> list | dict:
-    """A file of this folder, such as "theorems/delta". Raises: ValueError for one that isn't YAML.
+    """Read a file of this folder, such as "theorems/delta".
+
+    Raises: ValueError for a file that isn't YAML.
     """
     path = HERE / f"{name}.yml"
     try:
@@ -31,7 +33,7 @@ def read(name: str) -> list | dict:
 
 
 def entries(folder: str, names: Iterable[str], make: Callable[..., Entry]) -> Iterator[Entry]:
-    """make(**row) for every row of these files.
+    """Return make(**row) for every row of these files.
 
     Raises: ValueError for a row that `make` refuses, with the file and the row's label.
     """

@@ -15,21 +15,21 @@ from studies.engine.judge import Claim
 BOOK = "this book"   # a claim that no source makes, and that a chapter needs
 
 
-@dataclass(frozen=True, eq=False)  # compared and hashed as itself: a contrast is a dictionary
+@dataclass(frozen=True, eq=False)  # by identity, since its contrast is a dictionary
 class Hypothesis:
     """One claim about trained networks.
 
     Arguments:
         label: its anchor in the ledger; chapters refer to it by {row}`label`.
-        source, number: a key of SOURCES and where it says so; or `BOOK`.
-        statement: in our words.
+        source, number: a key of SOURCES, and the place in that source; or `BOOK`.
+        statement: the claim in our words.
         chapter: the notebook that discusses it.
-        study, part, size: which comparison of which file the claim is read off; no study where
-            nothing here can try it.
-        claim: what is read off.
+        study, part, size: the file and its comparison that decide the claim; without a study, no
+            run here can.
+        claim: the contrast that decides it.
         unit: of the effect. "log ratio" is printed as a ratio.
-        remark: what the size and the verdict don't say.
-    Raises: ValueError for a source that isn't there.
+        remark: a note beside the size and the verdict.
+    Raises: ValueError for an unknown source.
     """
 
     label: str
@@ -53,7 +53,7 @@ class Hypothesis:
 def hypothesis(*, contrast: Mapping[str, float] | None = None, above: float = 0.0,
                quantity: str | dict = "loss", beats: str = "", varies: bool = True,
                **row) -> Hypothesis:
-    """A row of a file: what its claim is made of, and the other fields of `Hypothesis`."""
+    """Make a row of a file from the parts of its claim and the other fields of `Hypothesis`."""
     return Hypothesis(claim=Claim(contrast or {}, above, named(quantity), beats, varies),
                       **row)
 

@@ -1,4 +1,4 @@
-"""What a claim's contrast is taken of, by the names that the files of hypotheses give it."""
+"""The quantities that a claim's contrast adds up, by their names in the files of hypotheses."""
 
 from math import log, log10
 from statistics import mean
@@ -30,7 +30,7 @@ def energy(run: dict, block: int | None = None) -> float:
 
 
 def growth(run: dict) -> float:
-    """How much log₁₀ E(A, F) rises from the second block to the third."""
+    """The rise of log₁₀ E(A, F) from the second block to the third."""
     return energy(run, 2) - energy(run, 1)
 
 
@@ -49,7 +49,7 @@ def beside_chance(run: dict) -> float:
 
 
 def responses(run: dict) -> float:
-    """log₁₀ of how strongly A and F respond to each other's step, after the first block.
+    """log₁₀ of the size of A's and F's responses to each other's steps, after the first block.
 
     The energy is this size times the asymmetry, which says how far the two responses differ.
     """
@@ -60,17 +60,17 @@ def responses(run: dict) -> float:
 
 
 def early_swaps(run: dict) -> float:
-    """How much the loss rises when the first two pairs of sublayers are exchanged, in turn."""
+    """The sum of two rises of the loss: swapping the first pair of sublayers, or the second."""
     return sum(run["measured"]["reordered"]["swapped"][:2])
 
 
 def order(run: dict) -> float:
-    """How much the Dirichlet energy rises when positions are shuffled, as a logarithm."""
+    """The logarithm of the factor by which shuffled positions raise the Dirichlet energy."""
     return log(run["measured"]["Dirichlet, shuffled"] / run["measured"]["Dirichlet"])
 
 
 def settled(run: dict) -> float:
-    """How much training lowered the Dirichlet energy, as a logarithm."""
+    """The logarithm of the factor by which training lowered the Dirichlet energy."""
     return log(run["untrained"]["Dirichlet"] / run["measured"]["Dirichlet"])
 
 
@@ -85,9 +85,12 @@ QUANTITIES: dict[str, Quantity] = {
 
 
 def quantity(said: str | dict) -> Quantity:
-    """A name of QUANTITIES, or {measured: NAME} or {measured: [NAME, NAME]} for what a run keeps.
+    """Return the quantity of a name in QUANTITIES, or one that reads a number that a run keeps.
 
-    Raises: ValueError for a name that isn't there.
+    Arguments:
+        said: the name, or {measured: NAME} or {measured: [NAME, NAME]}.
+
+    Raises: ValueError for an unknown name.
     """
     if isinstance(said, dict):
         names = said["measured"]

@@ -1,16 +1,16 @@
-"""What `results/` repeats of the papers' tables: the reported number and ours, side by side.
+"""The papers' tables that `results/` repeats: the reported number and ours, side by side.
 
-A result file that repeats a table says so under "reproduces":
+A result file that repeats a table has an entry "reproduces":
 
     "table"     a key of TABLES
-    "differs"   what is not as in the paper, in a sentence
+    "differs"   the differences from the paper, in a sentence
     "models"    {a row or column of the table: our model's name}
-    "row"       which row, where the models are columns
+    "row"       the row, if the models are columns
 
-Ours is the last validation loss, as mean and deviation over seeds. A file that measures something
-else gives its numbers itself, under "rows": {row: {column: [mean, deviation]}}, with its own
-"unit", "floor" and "baselines" where the table's and the file's don't fit. A file that repeats
-several tables has a list of such entries.
+Our number is the last validation loss, as mean and deviation over seeds. A file that measures
+something else gives its numbers under "rows": {row: {column: [mean, deviation]}}. It also gives
+"unit", "floor" and "baselines" if those of the table or of the file don't apply. A file that
+repeats several tables has a list of such entries.
 """
 
 import json
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from studies.claims.table import TABLES
 
-Number = tuple[float, float | None]  # a mean, and its deviation over seeds where it is known
+Number = tuple[float, float | None]  # a mean, and its deviation over seeds, or None if unknown
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Repeat:
     budget: str                               # in words
     differs: str
     reported: dict[str, dict[str, Number]]    # {model or row: {column: number}}
-    # under the same names, with one column "ours" where the paper's columns aren't ours
+    # under the same names; one column "ours" if we have none of the paper's columns
     ours: dict[str, dict[str, Number]]
     unit: str                                 # the unit of our numbers
     floor: float | None
@@ -41,9 +41,9 @@ class Repeat:
 
 
 def repeats(folder: str | Path) -> list[Repeat]:
-    """What the files of `folder` repeat of reported tables, by file.
+    """Return the reported tables that the files of `folder` repeat, by file.
 
-    Raises: ValueError for a file that names a table, a row or a model that is not there.
+    Raises: ValueError for a file that names an unknown table, row or model.
     """
     found = []
     for path in sorted(Path(folder).glob("*.json")):
@@ -88,7 +88,7 @@ def _repeat(file: str, content: dict, claim: dict) -> Repeat:
 
 
 def _seeds(content: dict) -> set[int]:
-    """Of the seeds that report, those with a finished run; all where the file keeps no runs."""
+    """Return the reporting seeds with a finished run, or all of them if the file keeps no runs."""
     parts = [content, *(part for part in content.values() if isinstance(part, dict))]
     runs = [run for part in parts for run in part.get("runs", ())]
     planned = set(content["seeds"])

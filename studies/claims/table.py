@@ -1,6 +1,6 @@
 """Reported numbers, each table with its source.
 
-The tables are in tables/*.yml. Others printed what stands there; our own numbers are in `results/`.
+The tables are in tables/*.yml. They hold only numbers that others printed; ours are in `results/`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,18 +20,17 @@ class Table:
     """
 
     source: str   # a key of SOURCES
-    number: str   # as the paper numbers it, or what it is about where the number isn't known
-    origin: str   # where the numbers were read, when not in the paper's text; what to keep in mind
+    number: str   # the table's number in the paper, or its subject if the number isn't known
+    origin: str   # the place of the numbers, if not the paper's text; a caution
     unit: str
     rows: Rows
 
 
 def table(*, columns: Sequence, rows: Mapping, scale: float = 1.0, **origin: str) -> Table:
-    """A table of a file. The numbers of a row are separated by blanks, and "a±b" is a mean and its
-    deviation.
+    """Make a table of a file. Blanks separate a row's numbers; "a±b" is a mean and its deviation.
 
     Arguments:
-        scale: what one unit as written is in the table's unit.
+        scale: the table's units per unit in the file.
     Raises: ValueError when a row and the columns differ in number, or a cell is no number.
     """
     def cell(text: str) -> tuple[float, float | None]:
@@ -46,7 +45,7 @@ def table(*, columns: Sequence, rows: Mapping, scale: float = 1.0, **origin: str
 FILES = ("emhc", "ddl", "streams", "gt")
 TABLES: dict[str, Table] = {key: table(**found) for name in FILES
                             for key, found in read(f"tables/{name}").items()}
-# DDL's first version's name -> the revision's, whose bare DDL is its DDL-CC
+# a name in DDL's first version -> that in the revision, which calls DDL-CC just DDL
 DDL_RENAMED = {"d_v = 4": "DDL-TC w/o EC", "CC": "DDL-CC w/o EC", "EC": "DDL-TC", "CC-EC": "DDL-CC"}
-# The survey's comparison (its section 5.2), translated: row -> method -> what it says
+# The survey's comparison (its section 5.2), translated: row -> method -> entry
 COMPARISON: dict[str, dict[str, str]] = read("comparison")

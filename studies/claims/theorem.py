@@ -1,4 +1,4 @@
-"""The theorem registry: every statement of the papers that a chapter proves, and what holds.
+"""The theorem registry: every statement of the papers that a chapter proves, and its verdict.
 
 The entries are in theorems/*.yml. A statement's `label` is the label of its proof directive in the
 chapter; a cell there asserts it, under the comment `# asserts <label>`. Two papers that state the
@@ -23,7 +23,7 @@ class Theorem:
     chapter: str      # notebook stem
     label: str        # of the directive in that chapter
     verdict: str      # one of VERDICTS; "measured" is quoted without proof, beside a measurement
-    remark: str = ""  # the correction, or what to keep in mind
+    remark: str = ""  # the correction, or a caution
 
     def __post_init__(self):
         if self.source not in SOURCES:

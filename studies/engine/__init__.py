@@ -1,1 +1,1 @@
-"""How a study is run: `arm` trains and measures one arm, `run` makes the content of the file."""
+"""The engine of a study: `arm` trains and measures one arm, `run` makes the file's content."""

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 # Relative, for a last validation loss. Another processor adds in another order, and hundreds of
-# training steps make more of the difference.
+# training steps enlarge the difference.
 TOLERANCE = 0.02
 KEYS = ("model", "train", "seed", "lr", "warmup", "steps")
 
 
 class Difference(NamedTuple):
-    where: str          # which run
-    # |new − old| / |old| of the last validation loss; infinite where one of them diverged
+    where: str          # the run
+    # |new − old| / |old| of the last validation loss; infinite if one of them diverged
     difference: float
 
 
@@ -23,7 +23,7 @@ def differences(old: dict, new: dict) -> list[Difference]:
 
 
 def _runs(content: dict | list, place: tuple = ()) -> Iterator[tuple[tuple, float | None]]:
-    """Every entry with a model and a seed, and its last validation loss: None where it diverged."""
+    """Every entry with a model and a seed, and its last validation loss: None if it diverged."""
     if isinstance(content, list):
         for entry in content:
             yield from _runs(entry, place)

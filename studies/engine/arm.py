@@ -4,8 +4,8 @@
                       Budget(steps=200), Protocol(rates=(5e-3, 1e-2, 2e-2)))
     outcome = train(arms[0], folder="runs/mine")
 
-An arm is one value that another process can be handed. Every run has a checkpoint in the folder,
-so the same call goes on where an interrupted one stopped.
+An arm is one value, which can be sent to another process. Every run has a checkpoint in the folder,
+so the same call goes on from the point where an interrupted one stopped.
 """
 
 import math
@@ -24,8 +24,8 @@ from geolab.training import Budget, History, fit
 from studies.engine.protocol import STEPS, Protocol, Setting, at
 
 POINTS = 50   # how many points of a training curve a result file keeps
-SMALLEST = 1e-30  # a loss below it counts as this much, since 0 has no logarithm
-EQUAL = 0.03  # a step that takes so little more or less than the first arm's takes as long
+SMALLEST = 1e-30  # smaller losses count as this one, since 0 has no logarithm
+EQUAL = 0.03  # steps whose times differ by a smaller share count as equally long
 Measure = Callable[[nn.Module], dict]
 
 
@@ -34,15 +34,15 @@ class Arm:
     """One model on one task.
 
     Arguments:
-        part: which comparison of the study it belongs to.
-        name: what the file and the figures call the model.
+        part: the arm's comparison in the study.
+        name: the model's name in the file and the figures.
         build: makes the model on the CPU; it is called under `torch.manual_seed(seed)`.
         budget: how long each run is; its learning rate and warm-up are replaced by those of the
             search.
-        protocol: what is searched for, on which seeds, and what is varied.
+        protocol: the search, the seeds and the variations.
         measure: trained model, on the CPU -> numbers that are kept beside its losses.
         untrained: the same for the model as it was built.
-        engine: how steps are computed.
+        engine: the options with which steps are computed.
         pace: the time of a step over that of the comparison's first arm.
     """
 
@@ -82,23 +82,23 @@ def comparison(part: str, builds: Mapping[str, Callable[[], nn.Module]], task: T
 
 
 class Unfinished(Exception):
-    """A run that isn't finished, where only finished ones are asked for."""
+    """A run isn't finished, but the caller takes only finished ones."""
 
 
 def train(arm: Arm, folder: str | Path, device: str = "cpu", so_far: bool = False) -> dict:
     """Search, train every seed at the best setting, measure, and vary.
 
     Arguments:
-        folder: where the checkpoints lie; a run that is finished there is read, not repeated.
+        folder: holds the checkpoints; a run that is finished there is read, not repeated.
         device: "cpu" or "cuda".
-        so_far: train nothing; read what is finished.
+        so_far: train nothing; read the finished runs.
     Returns: plain data: "parameters"; "search", one entry per run of it, and "best" and
-        "next best", what came out; "runs", one entry per seed, with validation losses at
-        "evaluated_at", and training losses and gradient norms as means over stretches;
-        "sensitivity", the runs of each variation; "unfinished", how many runs `so_far` found to be
-        missing; "seconds_not_quoted". A run that diverged says so and has no losses.
-    Raises: FloatingPointError when every setting of the search diverges; Unfinished where `so_far`
-        finds a search that isn't finished.
+        "next best", the settings that it found; "runs", one entry per seed, with validation losses
+        at "evaluated_at", and training losses and gradient norms as means over stretches;
+        "sensitivity", the runs of each variation; "unfinished", the number of runs that `so_far`
+        found to be missing; "seconds_not_quoted". A run that diverged says so and has no losses.
+    Raises: FloatingPointError if every setting of the search diverges; Unfinished if `so_far`
+        finds an unfinished search.
     """
     runner = _Runner(arm, Path(folder), join(device), so_far)
     protocol, search = arm.protocol, []
@@ -132,7 +132,7 @@ class _Runner:
         self.seconds, self.unfinished = 0.0, 0
 
     def run(self, seed: int, budget: Budget) -> tuple[Path, History | None]:
-        """The checkpoint and the losses of a run; no losses where it diverged."""
+        """Return the checkpoint and the losses of a run; a run that diverged has no losses."""
         arm = self.arm
         name = f"{seed}-{budget.lr:g}-{budget.warmup}-{budget.steps}.pt"
         checkpoint = self.folder / arm.part / arm.name.replace("/", "-") / name
@@ -161,7 +161,7 @@ class _Runner:
         return replace(budget, evaluate_every=budget.steps)
 
     def try_out(self, setting: Setting, seed: int, search: list[dict]) -> float:
-        """The logarithm of a setting's loss on a seed, noted in `search`; infinite if it diverges.
+        """Return the log of a setting's loss on a seed, noted in `search`; infinite if it diverges.
         """
         steps = self.arm.budget.steps
         times = (self.arm.protocol.search_steps or steps) / steps
@@ -172,7 +172,7 @@ class _Runner:
 
     def runs(self, setting: Setting, seeds: Sequence[int], times: float = 1.0,
              whole: bool = False) -> list[dict]:
-        """A run per seed with its measurements, and its curves, or no more than its last loss."""
+        """Return a run per seed: its measurements, and its curves if `whole`, or its last loss."""
         found = []
         for seed in seeds:
             budget = at(setting, self.arm.budget, times)
@@ -196,7 +196,7 @@ class _Runner:
 
 
 def steps_in(checkpoint: Path) -> int:
-    """How many steps a checkpoint has; 0 where there is none."""
+    """Return the number of steps of a checkpoint; 0 if there is no checkpoint."""
     if not checkpoint.exists():
         return 0
     saved = torch.load(checkpoint, map_location="cpu", weights_only=True)
@@ -204,7 +204,7 @@ def steps_in(checkpoint: Path) -> int:
 
 
 def trained(arm: Arm, seed: int, checkpoint: Path) -> nn.Module:
-    """The model as the checkpoint has it: whole and on the CPU, wherever it was trained."""
+    """Return the checkpoint's model, whole and on the CPU, whatever device trained it."""
     model = arm.model(seed)
     saved = torch.load(checkpoint, map_location="cpu", weights_only=True)
     model.load_state_dict(saved["model"])

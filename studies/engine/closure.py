@@ -1,4 +1,4 @@
-"""What a file or a notebook of the project depends on: all that it imports, directly or not.
+"""The files of the project that a file or a notebook depends on, directly or not.
 
     closure([Path("notebooks/02_delta_operator.ipynb")])
 """
@@ -13,9 +13,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def closure(paths: Iterable[Path]) -> set[Path]:
-    """The Python files and notebooks themselves, and all modules of the project that they import.
+    """Return these Python files and notebooks, and all modules of the project that they import.
 
-    Imports inside of functions count, and those by `import_module` of a name that is written out.
+    Imports inside functions count, and so does `import_module` of a literal name.
     """
     waiting, found = [path.resolve() for path in paths], set()
     while waiting:
@@ -43,7 +43,7 @@ def code(source: str) -> str:
 
 
 def _names(path: Path) -> Iterator[str]:
-    """The full names of what a file imports; of `from a import b`, both a and a.b."""
+    """Return the full names of a file's imports; `from a import b` gives both a and a.b."""
     package = path.parent.relative_to(ROOT).parts if path.is_relative_to(ROOT) else ()
     for node in (node for source in _sources(path) for node in ast.walk(ast.parse(source))):
         if isinstance(node, ast.Import):

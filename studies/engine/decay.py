@@ -10,10 +10,10 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def every_matrix_decays(model: Model) -> Model:
-    """Mark all that has two or more axes, also the tables and kernels that `fit` leaves alone.
+    """Let all parameters with two or more axes decay, also those that `fit` leaves alone.
 
-    So the arms of a study train as those did that lie in its file: the entry and the exit of JPmHC
-    and the kernels of the delta residual with several channels shrink a little.
+    The stored runs of these studies were trained so: the entry and the exit of JPmHC, and the
+    kernels of the delta residual with several channels, shrink a little.
     Returns: the model.
     """
     for residual in (module for module in model.modules() if isinstance(module, Residual)):

@@ -1,7 +1,7 @@
-"""Arms that a file holds already: they are taken from it, not trained again.
+"""Reuse of the arms that a file already holds, which aren't trained again.
 
-Checkpoints stay on the machine that made them, and a file travels. So a study that was begun
-elsewhere goes on from its file.
+Checkpoints stay on the machine that made them, but a result file can be copied. So a study that
+began on another machine goes on from its file.
 """
 
 import json
@@ -16,12 +16,12 @@ KEPT = ("commit", "sources", "trained by", "processor", "device", "threads")
 
 
 def key_of(arm: Arm) -> str:
-    """What a file calls an arm."""
+    """The name of an arm in a file."""
     return f"{arm.part}: {arm.name}"
 
 
 def budget_of(arm: Arm) -> dict:
-    """The budget of a comparison as its file has it."""
+    """The budget of a comparison in the form that its file has."""
     searched = {"lr": "by search"} if arm.protocol.searches else {"lr": arm.protocol.rates[0]}
     if arm.protocol.warmups:
         searched["warmup"] = "by search"
@@ -30,16 +30,17 @@ def budget_of(arm: Arm) -> dict:
 
 def take(arms: Sequence[Arm], content: Mapping | None, now: str,
          reason: str = "") -> tuple[dict[str, tuple[Arm, dict]], dict]:
-    """The arms that a file has finished, and what the new file says of them.
+    """Return the finished arms of a file, and the new file's note about them.
 
     Arguments:
-        content: of the file; None where there is none.
+        content: of the file; None without a file.
         now: the hash of the code that trains, by `sources.of`.
         reason: why runs of other code may be used.
-    Returns: by `key_of`, an arm with the pace that it had, and its outcome as `arm.train` gives it;
-        and under "earlier" which arms were made where, nothing where none is taken.
+    Returns: two dictionaries. The first has, by `key_of`, an arm with its pace in the file, and the
+        outcome that `arm.train` gave. The second says under "earlier" where each arm was made; it
+        is empty if no arm is taken.
     Raises: ValueError for a comparison of another task, budget, protocol or engine, and for runs of
-        other code, where no reason is given.
+        other code without a reason.
     """
     found = {key_of(arm): (replace(arm, pace=content[arm.part]["pace"][arm.name]),
                            _outcome(arm, content[arm.part]))
@@ -62,7 +63,7 @@ def take(arms: Sequence[Arm], content: Mapping | None, now: str,
 
 
 def _has(content: Mapping, arm: Arm) -> bool:
-    """Whether a file holds all runs of an arm. Raises: ValueError for another comparison."""
+    """Return whether a file holds all runs of an arm. Raises: ValueError for another comparison."""
     one = content.get(arm.part, {})
     if "protocol" not in one or arm.name not in one["parameters"] \
             or key_of(arm) in content.get("unfinished", ()):

@@ -1,4 +1,4 @@
-"""What a run would cost, before it starts: counted, and timed on one step of each arm."""
+"""The cost of a run before it starts: counted, and timed on one step of each arm."""
 
 import math
 import time
@@ -22,11 +22,11 @@ OPTIMIZER = 16     # bytes per parameter: itself, its gradient and two moments, 
 
 
 def estimate(arms: Sequence[Arm], device: str = "cpu") -> Iterator[str]:
-    """A table of the arms, line by line: parameters, runs, steps, operations, bytes and time.
+    """Yield a table of the arms, line by line: parameters, runs, steps, operations, bytes and time.
 
-    Times are those of one arm after another. A step with as many examples as take a second is timed
-    and scaled to the batch, which is too much where small steps mostly wait. Operations are
-    PyTorch's count, which overestimates the gradient of a depthwise convolution (chapter 24).
+    The times assume that arms run one after another. The timed step has as many examples as take a
+    second; its time is scaled to the batch, which overestimates steps that mostly wait. PyTorch
+    counts the operations, and overestimates the gradient of a depthwise convolution (chapter 24).
     """
     width = max(len(arm.name) for arm in arms)
     whole = 0.0
@@ -58,7 +58,7 @@ WIDENED = 3  # settings that a search tries beyond its grid, more or less
 
 
 def amount(arm: Arm) -> tuple[int, int]:
-    """Runs and steps of an arm, with its search and its variations. A wider search has more."""
+    """Return an arm's runs and steps, its search and its variations included."""
     protocol, steps = arm.protocol, arm.budget.steps
     searched = 0
     if protocol.searches:
@@ -72,7 +72,7 @@ def amount(arm: Arm) -> tuple[int, int]:
 
 
 def _cost(arm: Arm, drawn: list[Tensor], device: str) -> dict:
-    """What one training step costs on a batch."""
+    """The cost of one training step on a batch."""
     model, batch, examples = arm.model(0).to(device), arm.budget.batch, 1
     parameters = sum(p.numel() for p in model.parameters())
     _step(model, arm.task, drawn, 1)
@@ -97,7 +97,7 @@ def _seconds(step: Callable[[], object]) -> float:
 
 
 def _draw(arm: Arm, device: str) -> tuple[list[Tensor], Exception | None]:
-    """A batch. Where a corpus can't be read here, random tokens, and why."""
+    """Return a batch, or random tokens and the reason if the corpus can't be read here."""
     missing = None
     try:
         drawn = arm.batch()
@@ -110,7 +110,7 @@ def _draw(arm: Arm, device: str) -> tuple[list[Tensor], Exception | None]:
 
 
 def _step(model: nn.Module, task: Task, drawn: list[Tensor], examples: int) -> int:
-    """Forward and backward. Returns the bytes that are kept between them, parameters aside."""
+    """Run forward and backward. Returns the bytes kept between the two, without parameters."""
     own, kept = {p.untyped_storage().data_ptr() for p in model.parameters()}, {}
 
     def keep(tensor: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""One function for many arguments, by several processes of one machine.
+"""One function for many arguments, in several processes on one machine.
 
-joblib kills its processes at an interruption, and these save their training first.
+joblib kills its processes at an interruption; these processes save their training first.
 """
 
 import multiprocessing
@@ -20,15 +20,15 @@ from geolab import distributed
 
 def side_by_side(function: Callable, items: Sequence[tuple], jobs: int,
                  names: Sequence[str] = ()) -> list:
-    """function(*item) for each item, in order, by `jobs` processes that share the CPU's threads.
+    """Return function(*item) for each item, in order. `jobs` processes share the CPU's threads.
 
-    One job needs no process. An interruption reaches every process, so that `fit` saves, and no
-    further item is begun.
+    One job starts no process. An interruption reaches every process, so that `fit` saves. No
+    further item starts after it.
 
     Arguments:
-        function, items: they must be picklable where there is more than one job.
-        names: what to print when an item begins.
-    Raises: what the function raised; ChildProcessError when a process was killed.
+        function, items: they must be picklable if there is more than one job.
+        names: each is printed when its item starts.
+    Raises: the function's error; ChildProcessError if a process was killed.
     """
     names = names or list(map(str, range(1, len(items) + 1)))
     if jobs == 1:
@@ -41,7 +41,7 @@ def side_by_side(function: Callable, items: Sequence[tuple], jobs: int,
                              (threads, os.getpid())) as pool:
         try:
             while len(found) < len(items):
-                # not all at once: the pool would begin one that lies ready after an interruption
+                # one at a time: after an interruption the pool would start a queued item
                 while len(running) < jobs and (following := next(announced, None)):
                     k, item = following
                     running[pool.submit(_work, function, item)] = k
@@ -50,7 +50,7 @@ def side_by_side(function: Callable, items: Sequence[tuple], jobs: int,
         except BaseException as problem:
             for child in multiprocessing.active_children():
                 child.terminate()
-            pool.shutdown(cancel_futures=True)  # returns when all have saved and ended
+            pool.shutdown(cancel_futures=True)  # returns after all processes saved and ended
             if isinstance(problem, BrokenProcessPool):
                 raise ChildProcessError(
                     "one of the processes was killed, as on a machine that runs out of memory: "
@@ -60,7 +60,7 @@ def side_by_side(function: Callable, items: Sequence[tuple], jobs: int,
 
 
 def _announced(items: Sequence[tuple], names: Sequence[str]):
-    """The items, each printed when it is taken."""
+    """Yield the items, and print each name when its item is taken."""
     for k, (item, name) in enumerate(zip(items, names, strict=True), start=1):
         if distributed.rank() == 0:
             print(f"[{k}/{len(items)}] {name}", file=sys.stderr, flush=True)
@@ -73,10 +73,10 @@ def _begin(threads: int, parent: int) -> None:
 
 
 def _work(function: Callable, item: tuple):
-    """function(*item). An interrupted process ends here.
+    """Return function(*item). An interrupted process ends here.
 
-    Back in the pool it would begin the item that lies ready there, or wait for a lock that another
-    process held when it ended.
+    If it returned to the pool, it would start the next item of the queue, or wait for a lock that
+    another process held when it ended.
     """
     try:
         return function(*item)
@@ -86,9 +86,9 @@ def _work(function: Callable, item: tuple):
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent is gone: a killed parent tells nobody.
+    """End this process when its parent is gone, since a killed parent sends no signal.
 
-    Left alone, the process would train beside the one that goes on from its checkpoint.
+    Otherwise this process would train beside the one that goes on from its checkpoint.
     """
     while os.getppid() == parent:
         time.sleep(1)

@@ -1,17 +1,17 @@
-"""What follows from the runs of a comparison under the protocol: effects, and whether they stand.
+"""Effects and verdicts from the runs of a comparison under the protocol.
 
     comparison = results.stored("delta")["text"]
     found = judge(comparison, Claim({"additive": 1, "delta": -1}))     # nats that delta gains
     found.effect, found.varied["half the steps"], found.verdict
 
-A claim says that a contrast of arms, a weighted sum of what each measured, lies above a number.
-The contrast is taken seed by seed. Its interval is Student's, at a level that is divided by the
-number of claims that are read off the same comparison (Bonferroni), so that all of them hold
-together with 95 %.
+A claim says that a contrast of arms, a weighted sum of the arms' quantities, lies above a number.
+The contrast is computed for each seed. Its interval is Student's. Its level is divided by the
+number of claims about the same comparison (Bonferroni), so that all of them hold together with
+95 %.
 
     holds    the interval lies above, and no variation's mean lies below
     fails    the interval lies below, and no variation's mean lies above
-    open     anything else, and whatever no arm could decide
+    open     anything else, and comparisons in which no arm learned enough to decide
 """
 
 import math
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from studies.engine.results import interval
 
-MARGIN = 0.02  # by how much an arm must beat a simple predictor to have learned more than it
+MARGIN = 0.02  # an arm that has learned beats the simple predictor by more than this
 HOLDS, FAILS, OPEN = "holds here", "fails here", "open"
 Quantity = Callable[[dict], float]
 
@@ -33,13 +33,19 @@ def loss(run: dict) -> float:
 
 
 def log_loss(run: dict) -> float:
-    """Its natural logarithm: a contrast of two arms is then the logarithm of a ratio."""
+    """The natural logarithm of `loss`, with which a contrast of two arms is the log of a ratio."""
     return math.log(loss(run))
 
 
 def measured(*names: str, of: Callable[[Iterable[float]], float] = statistics.mean,
              log: bool = False) -> Quantity:
-    """What a run measured under these names; of a list the mean, or `of`; or its logarithm."""
+    """Return a function that reads a measured number of a run.
+
+    Arguments:
+        names: the keys that lead to the number or to a list of numbers.
+        of: reduces a list to one number.
+        log: whether to take the natural logarithm.
+    """
     def value(run: dict) -> float:
         found = run["measured"]
         for name in names:
@@ -56,10 +62,10 @@ class Claim:
     Arguments:
         contrast: arm -> weight.
         above: the number.
-        quantity: run -> what is contrasted; the last validation loss unless told.
+        quantity: run -> number; by default the last validation loss.
         beats: the simple predictor that one of the arms must beat for the comparison to decide
-            anything, as the task names it; "" for a claim that needs none.
-        varies: False where runs of the variations don't keep the quantity.
+            anything, by its name in the task; "" for a claim that needs none.
+        varies: False if runs of the variations don't keep the quantity.
     """
 
     contrast: Mapping[str, float]
@@ -104,19 +110,19 @@ class Effect:
 class Finding:
     """A claim beside the runs."""
 
-    effect: Effect                      # at the best settings, for all claims together
+    effect: Effect                      # at the best settings; all claims' intervals hold together
     varied: dict[str, Effect] = field(default_factory=dict)   # each by itself; "equal time" too
     verdict: str = OPEN
-    why: str = ""                       # what makes it open
+    why: str = ""                       # the reason for an open verdict
 
 
 def judge(comparison: dict, claim: Claim, together: int = 1,
           baselines: Mapping[str, float] | None = None) -> Finding:
-    """The effect of a claim's contrast, its variations, and the verdict.
+    """Return the effect of a claim's contrast, its variations, and the verdict.
 
     Arguments:
         comparison: one comparison of a result file.
-        together: how many claims are read off it.
+        together: the number of claims about it.
         baselines: the task's simple predictors, for a claim that names one.
     Raises: ValueError for an arm without runs.
     """
@@ -149,14 +155,14 @@ NAMES = {"next best": "the next-best settings", "half the steps": "half the step
 
 
 def with_base(comparison: dict, runs: list[dict], claim: Claim) -> list[dict]:
-    """A variation's runs; an arm that it left as it was has its runs at the best settings."""
+    """Return a variation's runs. An arm that it leaves alone has its runs at the best settings."""
     there = {run["model"] for run in runs}
     return runs + [run for run in comparison["runs"]
                    if run["model"] in claim.contrast and run["model"] not in there]
 
 
 def effect(runs: Iterable[dict], claim: Claim, together: int = 1) -> Effect:
-    """The contrast over the seeds on which all of its arms ended.
+    """Return the contrast over the seeds on which no arm of it diverged.
 
     Raises: ValueError for an arm without runs, or fewer than two seeds.
     """
@@ -166,7 +172,7 @@ def effect(runs: Iterable[dict], claim: Claim, together: int = 1) -> Effect:
 
 
 def contrasts(runs: Iterable[dict], claim: Claim) -> tuple[list[float], int]:
-    """The contrast of each seed on which all arms ended, and how many seeds one diverged on.
+    """Return the contrast of each seed on which no arm diverged, and the number of other seeds.
 
     Raises: ValueError for an arm without runs.
     """
@@ -185,7 +191,7 @@ def contrasts(runs: Iterable[dict], claim: Claim) -> tuple[list[float], int]:
 
 
 def learned(runs: Iterable[dict], claim: Claim, baselines: Mapping[str, float]) -> bool:
-    """Whether an arm of the contrast has a mean loss below the simple predictor's."""
+    """Return whether an arm of the contrast has a mean loss below the simple predictor's."""
     if not claim.beats:
         return True
     means = {}

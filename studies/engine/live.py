@@ -1,13 +1,13 @@
-"""What a cell trains here and now, beside what the same cell trained before.
+"""The run that a cell trains now, beside stored runs of the same cell.
 
     live("06/losses", histories, "loss (nats per byte)", floor=0.0, beats=start)
     stored_runs("06/losses")["mhc"]      # the same quantity of the stored runs: (runs,)
 
-Training isn't the same to the last digit on two machines, and it makes more of the difference. So
-a chapter asserts nothing about what it trains: it shows the run in the band of stored runs, and
-draws its conclusions from those. They were made by the same cells with other seeds, under other
-instruction sets, with first weights moved by one unit in the last place (`make stored-live`), and
-they lie in results/live/.
+Two machines differ in the last digits, and training enlarges the difference. So a chapter asserts
+nothing about a run that it trains: it shows the run in the band of stored runs, and draws its
+conclusions from those. The same cells made them with other seeds, under other instruction sets, and
+with first weights moved by one unit in the last place (`make stored-live`). They lie in
+results/live/.
 """
 
 import html
@@ -28,8 +28,8 @@ from geolab.training import History
 from studies.engine import results
 
 FOLDER = results.FOLDER / "live"
-LOG = "GEOLAB_LIVE_LOG"  # names a file that collects what live cells show: stored runs come from it
-# looks for arms that are no model of the book
+LOG = "GEOLAB_LIVE_LOG"  # names a file that collects the numbers of live cells for the stored runs
+# the looks of arms that aren't models of the book
 OTHERS = ("additive", "delta", "post-LN", "mhc", "hyper", "jpmhc", "mgt", "emhc-exact")
 # A validation set is finite: a loss may lie this share below the floor of infinite data
 SLACK = 0.1
@@ -46,22 +46,22 @@ def live(label: str, runs: Mapping[str, History | float], quantity: str, *,
          floor: float | None = None, beats: float | Mapping[str, float] | None = None,
          baselines: Mapping[str, float] | None = None, log: bool = True,
          title: str = "") -> "Live":
-    """Show this run inside the band of the stored runs, and say in words whether it lies inside.
+    """Show this run over the band of the stored runs, and say in words whether it lies inside.
 
-    It is the last line of a cell.
+    The call is the last line of a cell.
 
     Arguments:
-        label: "CHAPTER/name", for example "06/losses": where the stored runs are found.
+        label: "CHAPTER/name", such as "06/losses", the place of the stored runs.
         runs: arm -> its History, drawn as a curve, or one number, drawn as a dot.
-        quantity: what the axis says, with the unit.
-        floor: what no arm can be below, except those whose name ends in ", leak". Curves are drawn
-            as multiples of it, unless it is None or 0.
-        beats: a value that every arm, or each of those named, must end below; otherwise it has
-            learned nothing.
+        quantity: the label of the axis, with the unit.
+        floor: a bound that no arm can be below, except those whose name ends in ", leak". Curves
+            are drawn as multiples of it, unless it is None or 0.
+        beats: a value that every arm, or each named arm, must end below; otherwise it has learned
+            nothing.
         baselines: name -> value, drawn across.
         log: whether the axis is logarithmic.
     Raises: LiveError for a number that no machine produces by chance; ValueError for names in
-        `beats` that `runs` doesn't have.
+        `beats` that aren't in `runs`.
     """
     ends = {arm: _end(run) for arm, run in runs.items()}
     everyone = {} if beats is None else dict.fromkeys(ends, beats)
@@ -84,9 +84,9 @@ def live(label: str, runs: Mapping[str, History | float], quantity: str, *,
 def stored_runs(label: str) -> dict[str, np.ndarray]:
     """Arm -> its last values over the stored runs, (runs,).
 
-    Run k of all arms has the same seeds and the same machine, so they make pairs.
+    Run k of every arm has the same seeds and the same machine, so runs can be compared in pairs.
 
-    Raises: FileNotFoundError where this cell was never stored, with the command that stores it.
+    Raises: FileNotFoundError if no runs of this cell are stored; it names the command for that.
     """
     found = _stored(label)
     if not found:
@@ -97,7 +97,7 @@ def stored_runs(label: str) -> dict[str, np.ndarray]:
 
 
 class Live:
-    """A figure and a sentence: this run in the band of the stored ones."""
+    """A figure of this run over the band of the stored ones, and a sentence about it."""
 
     def __init__(self, label: str, runs: dict, quantity: str, floor: float | None,
                  baselines: dict, log: bool, title: str):
@@ -132,7 +132,7 @@ class Live:
 
     @property
     def caption(self) -> str:
-        """How the figure is read."""
+        """A sentence that explains the figure."""
         word = self.quantity[:2].isascii() and self.quantity[:2].isalpha()  # else it is a symbol
         what = self.quantity[0].upper() + self.quantity[1:] if word else self.quantity
         others = "stored runs of the same cell, with other seeds and on other processors"
@@ -143,7 +143,7 @@ class Live:
 
     @property
     def trained(self) -> bool:
-        """Whether every arm has a curve."""
+        """True if every arm has a curve."""
         return all(isinstance(run, History) for run in self.runs.values())
 
     def figure(self) -> Figure:
@@ -240,9 +240,9 @@ def _curves(shown: Live) -> Figure:
 
 
 def _looks(arms: Iterable[str]) -> dict[str, dict]:
-    """Each arm's look in the whole book.
+    """Return the look that each arm has throughout the book.
 
-    Arms that have none share out the looks that no arm here has.
+    Arms without one get looks that no other arm here has.
     """
     known = {arm for arm in arms if arm.removesuffix(LEAK) in LOOKS}
     taken = {arm.removesuffix(LEAK) for arm in known}
@@ -260,9 +260,9 @@ def _end(run: History | Sequence[float] | float) -> float:
 def _widened(low: float, high: float, log: bool, least: float) -> tuple[float, float]:
     """The range, widened by half of it on each side, but not below `least`.
 
-    After twelve normal draws, about one further draw in two hundred falls outside that. On a
-    logarithmic axis the range is that of the logarithms. The stored numbers have six digits, so a
-    number that never varies is widened by their rounding.
+    After twelve normal draws, about one further draw in two hundred falls outside this range. On a
+    logarithmic axis the range is that of the logarithms. The stored numbers have six digits, so
+    rounding widens the range of a number that never varies.
     """
     if log and low > 0:
         further = (high / low) ** 0.5 * (1 + 1e-5)
@@ -279,9 +279,9 @@ def _plain(run: History | float) -> dict:
 
 
 def _stored(label: str) -> dict:
-    """Arm -> {"at": steps or None, "runs": one value or curve per stored run}.
+    """Return arm -> {"at": steps or None, "runs": one value or curve per stored run}.
 
-    It is empty where nothing is stored.
+    The dictionary is empty if nothing is stored.
     """
     chapter, _, name = label.partition("/")
     if not chapter or not name:

@@ -1,7 +1,7 @@
 """A study that trains nothing: named measurements, each kept as soon as it is made.
 
-    Measurement = a question, and a function that gives {key: what measures it}
-    file        = arrange({key: what was found})
+    Measurement = a question, and a function that gives {key: its measurement}
+    file        = arrange({key: its finding})
 """
 
 import json
@@ -19,14 +19,14 @@ from studies.engine.sources import require_same
 
 @dataclass(frozen=True)
 class Measurement:
-    """What `python -m studies` can measure.
+    """A study that `python -m studies` makes without training.
 
     Arguments:
         name: of the study; its file is results/NAME.cpu.json.
         question: one line.
-        parts: gives key -> a function that measures it and returns what JSON can hold.
-        arrange: {key: what was found} -> the content of the file.
-        file: of the code that measures. What was measured by other code is refused.
+        parts: gives key -> a function that measures it and returns a value for JSON.
+        arrange: {key: its finding} -> the content of the file.
+        file: of the code that measures. Findings of other code are refused.
     """
 
     name: str
@@ -37,12 +37,12 @@ class Measurement:
 
 
 def measure(study: Measurement, folder: str | Path = "runs", reason: str = "") -> dict:
-    """Measure what is missing, and give what the file of the study holds.
+    """Make the missing measurements, and return the content of the study's file.
 
     Arguments:
-        folder: for what is measured, from which the same call goes on after an interruption.
-        reason: why what other code measured may be used; the file keeps it.
-    Raises: Refused for a folder of other code, or where what it measures isn't on this machine.
+        folder: for findings, from which the same call goes on after an interruption.
+        reason: for using findings of other code; the file keeps it.
+    Raises: Refused for a folder of other code, or if the network isn't on this machine.
     """
     place, code = Path(folder) / study.name, code_hash(closure([Path(study.file)]))
     with asked():
@@ -53,7 +53,7 @@ def measure(study: Measurement, folder: str | Path = "runs", reason: str = "") -
         if not kept.exists():
             written = kept.with_suffix(".new")
             written.write_text(json.dumps(part()))
-            written.rename(kept)   # so that a file that is there is whole
+            written.rename(kept)   # so that every file is whole
     found = {key: json.loads((place / f"{key.replace('/', '.')}.json").read_text())
              for key in parts}
     return {"command": f"python -m studies {study.name}", "device": "cpu", "measured by": code,

@@ -1,7 +1,7 @@
-"""How long a step of each arm takes, beside a step of its comparison's first arm.
+"""The time of a step of each arm, relative to a step of its comparison's first arm.
 
-The arms take turns, and the fastest step of each counts. A folder of checkpoints keeps what was
-measured: a run that goes on has the steps that it began with.
+The arms take turns, and the fastest step of each counts. A folder of checkpoints keeps the measured
+times, so that a run that goes on keeps its number of steps.
 """
 
 import json
@@ -20,10 +20,10 @@ ROUNDS, BEFORE = 15, 3   # rounds that count, and rounds before them that don't
 
 
 def paced(arms: Sequence[Arm], whole: Sequence[Arm], folder: Path, device: str) -> list[Arm]:
-    """The arms with their pace, three digits, where a variation asks for it.
+    """Return the arms, with a pace of three digits if a variation needs it.
 
     Arguments:
-        whole: all arms of the study, for the first one of each comparison.
+        whole: all arms of the study, which include the first one of each comparison.
         folder: keeps the paces in paces.json. Under torchrun the first process measures.
     """
     path = folder / "paces.json"
@@ -34,13 +34,13 @@ def paced(arms: Sequence[Arm], whole: Sequence[Arm], folder: Path, device: str) 
             if not {arm.name for arm in of_part} <= set(known.get(part, ())):
                 known[part] = measure(of_part, device)
         path.write_text(json.dumps(known))
-    distributed.barrier()  # nobody reads before it is written
+    distributed.barrier()  # no process reads the file before it is written
     known = json.loads(path.read_text())
     return [replace(arm, pace=known.get(arm.part, {}).get(arm.name, 1.0)) for arm in arms]
 
 
 def measure(arms: Sequence[Arm], device: str) -> dict[str, float]:
-    """Name -> its fastest step over that of the first arm: whatever else runs only slows a step."""
+    """Return name -> fastest step over the first arm's; other programs can only slow a step."""
     steps = {arm.name: _step(arm, device) for arm in arms}
     rounds = [{name: _seconds(step) for name, step in steps.items()}
               for _ in range(BEFORE + ROUNDS)][BEFORE:]

@@ -1,15 +1,14 @@
-"""How trained models are compared: one rule for every comparison of the book.
+"""The protocol: one rule for every comparison of trained models in the book.
 
     search     Every arm tries the same grid of learning rates and warm-ups, at full length, on a
-               seed that reports nothing, and its three best settings on a second such seed. Where
-               the best one lies on the edge, the grid gets another row or column, until the best
-               one lies inside.
-    report     Every arm trains at its best setting on sixteen other seeds, shared with the
-               others: batches are drawn alike, so differences are taken seed by seed.
-    vary       The same at the next-best setting, at half and twice the steps, and for as many steps
-               as take the time of the comparison's first arm.
+               seed that isn't reported, and its three best settings on a second such seed. While
+               the best one lies on the edge, the grid gets another row or column.
+    report     Every arm trains at its best setting on sixteen other seeds. All arms share these
+               seeds and so draw the same batches: differences are taken for each seed.
+    vary       The arm trains once more at the next-best setting, at half and at twice the steps,
+               and for as many steps as take the time of the comparison's first arm.
 
-`studies.engine.judge` says what follows from the runs.
+`studies.engine.judge` gives the verdicts.
 """
 
 import math
@@ -23,11 +22,11 @@ STEPS = {"half the steps": 0.5, "twice the steps": 2.0}
 VARIATIONS = ("next best", *STEPS, "equal time")
 WARMUPS = (0.03, 0.1, 0.3, 0.6, 1.0)  # as shares of the steps; at 1 the rate never falls
 SLOWEST, FASTEST = 1e-6, 1.0      # learning rates beyond which no search goes
-LEADERS = 3                       # how many settings meet the other seeds of a search
+LEADERS = 3                       # the number of settings that the later seeds of a search try
 
 
 class Setting(NamedTuple):
-    """What is searched for."""
+    """The pair that a search looks for."""
 
     lr: float
     warmup: float | None   # as a share of the steps; None is the budget's own
@@ -35,20 +34,20 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Protocol:
-    """The rule, and where its search begins.
+    """The settings of the protocol.
 
     Arguments:
-        rates: the learning rates that every arm tries; a single one needs no search. Where the
-            search widens they are 1, 2 or 5 times a power of ten.
+        rates: the learning rates that every arm tries; a single one needs no search. If the
+            search may widen, they are 1, 2 or 5 times a power of ten.
         warmups: the shares of the steps that warm up, from WARMUPS; None keeps the budget's own.
-        search_seeds, seeds: those of the search, of which the first meets the whole grid and the
-            others its best settings; and those that report.
+        search_seeds: the first one tries the whole grid, and the others its best settings.
+        seeds: those that report.
         few: the seeds of the variations.
-        search_steps: how long the runs of the search are; None is as long as the runs.
-        widen: whether the grid grows where its best setting lies on the edge.
+        search_steps: of each run of the search; None means as many as a run that reports.
+        widen: whether the grid grows while its best setting lies on the edge.
         variations: names from VARIATIONS.
-    Raises: ValueError for no seed, a seed that is there twice, no rate, a search on seeds that
-        report, and rates, warm-ups or variations that aren't there.
+    Raises: ValueError for no seed, a repeated seed, no rate, a search on seeds that report, and
+        unknown rates, warm-ups or variations.
     """
 
     rates: Sequence[float] = (2e-3, 5e-3, 1e-2)
@@ -61,12 +60,12 @@ class Protocol:
     variations: Sequence[str] = VARIATIONS
 
     def __post_init__(self) -> None:
-        for name in ("rates", "search_seeds", "seeds", "few", "variations"):  # a file holds lists
+        for name in ("rates", "search_seeds", "seeds", "few", "variations"):  # a file gives lists
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for name, values in (("seeds", self.seeds), ("rates", self.rates)):
             if not values:
                 raise ValueError(f"{name} must hold at least one number, got {values!r}")
-        if len(set(self.seeds)) < len(self.seeds):  # a run and its copy have no spread
+        if len(set(self.seeds)) < len(self.seeds):  # a run and its copy don't vary
             raise ValueError(f"seeds must differ, got {', '.join(map(str, self.seeds))}")
         if self.widen and self.searches:
             if set(self.search_seeds) & set(self.seeds):
@@ -94,7 +93,7 @@ class Protocol:
 
     @classmethod
     def stated(cls, lr: float, seeds: Sequence[int]) -> "Protocol":
-        """One rate for all, as a source states it: no search, and nothing is varied."""
+        """The one rate that a source states, for all arms, without search or variations."""
         return cls(rates=(lr,), warmups=None, seeds=seeds, widen=False, variations=())
 
     @property
@@ -109,7 +108,7 @@ class Protocol:
         """The best settings with their mean losses, the lowest first.
 
         Arguments:
-            loss: of a setting on a seed. Where all losses are infinite, lower rates are tried.
+            loss: of a setting on a seed. If all losses are infinite, lower rates are tried.
         """
         rates, shares = sorted(self.rates), list(self.warmups or (None,))
         first, *others = self.search_seeds
@@ -130,7 +129,7 @@ class Protocol:
 
 def beyond(best: Setting, rates: Sequence[float],
            shares: Sequence[float | None]) -> tuple[list[float], list[float]]:
-    """The rates and the warm-ups by which a grid grows that has its best setting on the edge."""
+    """Return the rates and warm-ups to add to a grid whose best setting lies on the edge."""
     place, more_rates, more_shares = _place(best.lr), [], []
     for edge, step in ((min(rates), -1), (max(rates), 1)):
         if best.lr == edge and SLOWEST <= _rate(place + step) <= FASTEST:
@@ -155,7 +154,7 @@ def at(setting: Setting, budget: Budget, times: float = 1.0) -> Budget:
 
 
 def _place(lr: float) -> int:
-    """Where a rate stands in … 1, 2, 5, 10, 20 …: 0 for 1."""
+    """Return a rate's index in … 1, 2, 5, 10, 20 …, with 0 for 1."""
     power = math.floor(math.log10(lr) + 1e-9)
     return 3 * power + min(range(3), key=lambda k: abs((1, 2, 5)[k] - lr / 10.0**power))
 

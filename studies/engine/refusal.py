@@ -1,4 +1,4 @@
-"""What is asked for and can't be done, apart from what fails in a model, a task or a study.
+"""Requests that can't be met, told apart from failures inside a model, a task or a study.
 
     with asked():
         require_count("jobs", jobs)
@@ -9,15 +9,15 @@ from contextlib import contextmanager
 
 
 class Refused(ValueError):
-    """What is asked for can't be done, and the message says why. The command prints it alone.
+    """A request can't be met. The message says why, and the command prints only the message.
 
-    Any other error is one of the code, and keeps its traceback.
+    Any other error is an error of the code, and keeps its traceback.
     """
 
 
 @contextmanager
 def asked() -> Iterator[None]:
-    """A context that checks what is asked for, and runs no code of a model, a task or a study.
+    """A context for checks of a request. It must run no code of a model, a task or a study.
 
     Raises: Refused in place of ValueError, ImportError and OSError.
     """

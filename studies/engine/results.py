@@ -1,4 +1,4 @@
-"""Measurements as files: written once, with where they were made, and refused when edited.
+"""Measurements as files: written once, with their provenance, and refused if edited.
 
     record("results/mine.json", "what was asked", found)
     found = read("results/mine.json")
@@ -30,7 +30,7 @@ def interval(values: Sequence[float], together: int = 1) -> tuple[float, float]:
     """The mean over a few seeds, and the half width of its 95 % interval by Student's t.
 
     Arguments:
-        together: how many intervals hold at once with 95 %, by Bonferroni's correction.
+        together: the number of intervals that hold at once with 95 % (Bonferroni).
     Raises: ValueError for fewer than 2 values.
     """
     from scipy.stats import t  # slow to load, and most readers of results need none
@@ -42,14 +42,14 @@ def interval(values: Sequence[float], together: int = 1) -> tuple[float, float]:
 
 
 def path_of(name: str, size: str = "cpu") -> Path:
-    """Where a study's file lies: results/NAME.SIZE.json."""
+    """The path of a study's file, results/NAME.SIZE.json."""
     return FOLDER / f"{name}.{size}.json"
 
 
 def stored(name: str, size: str = "cpu") -> dict:
-    """What `python -m studies NAME --size SIZE` measured.
+    """Return the measurements of `python -m studies NAME --size SIZE`.
 
-    Raises: FileNotFoundError where that run was not made, with the command that makes it;
+    Raises: FileNotFoundError without that file; it names the command that makes it.
         ValueError for an edited file.
     """
     path = path_of(name, size)
@@ -60,16 +60,16 @@ def stored(name: str, size: str = "cpu") -> dict:
 
 
 def digest(content: dict) -> str:
-    """SHA-256 of all but the entry "sha256", however the file is laid out."""
+    """The SHA-256 of all but the entry "sha256". The file's layout doesn't count."""
     rest = {key: value for key, value in content.items() if key != "sha256"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read(path: str | Path) -> dict:
-    """A file that `record` wrote.
+    """Read a file that `record` wrote.
 
-    Raises: ValueError when its content is not what was written.
+    Raises: ValueError if its content has changed.
     """
     content = json.loads(Path(path).read_text())
     if content.get("sha256") != digest(content):
@@ -82,13 +82,13 @@ def read(path: str | Path) -> dict:
 def record(path: str | Path, question: str, content: dict, *, force: str = "") -> None:
     """Write a measurement with its provenance and a hash of it all.
 
-    The provenance is the device, the processor, versions, the commit and the peak memory. Where
-    there are several processes, the first one writes.
+    The provenance is the device, the processor, versions, the commit and the peak memory. Of
+    several processes, the first one writes.
 
     Arguments:
-        question: what was asked; the file has it under "experiment".
-        force: why a file that is there may be replaced; the new file keeps the reason.
-    Raises: FileExistsError where there is a file and no reason: a measurement is not overwritten.
+        question: of the measurement; the file has it under "experiment".
+        force: the reason for replacing a file; the new file keeps it.
+    Raises: FileExistsError for a file that exists, without a reason to replace it.
     """
     if dist.is_initialized() and dist.get_rank() > 0:
         return
@@ -100,7 +100,7 @@ def record(path: str | Path, question: str, content: dict, *, force: str = "") -
 
 
 def provenance() -> dict:
-    """Where and by what a measurement was made: this process, and the repository of this file."""
+    """The provenance of a measurement: this process, and the repository of this file."""
     versions = {"torch": torch.__version__, "python": platform.python_version()}
     changed = _said("git", "status", "--porcelain", "--untracked-files=no", cwd=ROOT)
     found = {"device": "cuda" if torch.cuda.is_available() else "cpu",
@@ -127,9 +127,9 @@ TOLD = ("ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA", 
 
 @cache
 def processor() -> dict:
-    """What adds up sums here.
+    """Describe the processor and the instruction sets that compute sums.
 
-    Two machines that differ in it differ in the last digit, and training makes more of that.
+    Machines that differ in these differ in the last digits, and training enlarges the difference.
     """
     config = torch.__config__.show()
     blas = re.search(r"BLAS_INFO=(\w+)", config)
@@ -163,7 +163,7 @@ def code_hash(files: Iterable[Path]) -> str:
 def peak_bytes() -> dict:
     """The most memory held so far.
 
-    "process" is this process or one of its finished children, "gpu" what this process held there.
+    "process" is this process or one of its finished children; "gpu" counts this process alone.
     """
     found = {}
     try:
@@ -180,7 +180,7 @@ def peak_bytes() -> dict:
 
 
 def _said(*command: str, cwd: Path | None = None) -> str:
-    """What a program prints; nothing where there is no such program, or where it fails."""
+    """Return what a program prints, or nothing if it is missing or fails."""
     if not which(command[0]):
         return ""
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd).stdout.strip()

@@ -1,4 +1,4 @@
-"""A study as data, and what makes its file.
+"""A study as data, and the function that makes the content of its file.
 
     Study = a question, and for each size a list of arms
     file  = arrange({part: its runs}, {part: its task}, size)
@@ -37,7 +37,7 @@ def as_found(found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> di
 
 @dataclass(frozen=True)
 class Study:
-    """What `python -m studies` can do.
+    """A study that `python -m studies` can make.
 
     Arguments:
         name: of the study; its files are results/NAME.SIZE.json.
@@ -52,7 +52,7 @@ class Study:
     arrange: Arrange = as_found
 
     def arms(self, size: str = "cpu") -> list[Arm]:
-        """All arms of a size. Raises: Refused for a size that the study doesn't have."""
+        """Return all arms of a size. Raises: Refused for a size that the study doesn't have."""
         with asked():
             require_option("size", size, self.sizes)
         return self.sizes[size]()
@@ -60,7 +60,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Part:
-    """Which part of a study is asked for, and how it is computed.
+    """A selection of a study's arms and seeds, with the engine that computes them.
 
     Arguments:
         arms: names of the arms; None takes all.
@@ -78,7 +78,7 @@ class Part:
     setting: Setting | None = None
 
     def of(self, study: Study, size: str) -> list[Arm]:
-        """The arms of a study that are asked for, as they are asked for.
+        """Return the selected arms of a study, with the selection's seeds, engine and setting.
 
         Raises: Refused for a size or an arm that the study doesn't have, seeds that repeat, or a
             corpus where none is streamed.
@@ -110,24 +110,23 @@ class Part:
 def run_study(study: Study, size: str = "cpu", part: Part = Part(), *, device: str = "cpu",
               jobs: int = 1, folder: str | Path = "runs", reason: str = "",
               so_far: bool = False, earlier: Mapping | None = None) -> dict:
-    """Train what is missing of a study, and give what its file holds.
+    """Train the missing runs of a study, and return the content of its file.
 
     Arguments:
-        part: which arms and seeds, and how; all of them unless told.
+        part: the arms, seeds and engine; all arms by default.
         device: "cpu" or "cuda".
         jobs: processes side by side on the device, each with an arm of its own, for models that
             don't fill it alone.
         folder: for checkpoints, from which the same call goes on after an interruption.
-        reason: why checkpoints of other code may be used; the file keeps it.
-        so_far: train nothing; take the runs that are finished. "unfinished" counts the others by
-            arm.
+        reason: for using checkpoints of other code; the file keeps it.
+        so_far: train nothing; take the finished runs. "unfinished" counts the others by arm.
         earlier: the content of a file whose finished arms are taken, and not trained again.
     Returns: the content, not yet written: `studies.engine.results.record` does that.
-    Raises: before anything is trained, Refused, which is a ValueError, for a size, arm or corpus
-        that isn't there or can't be read, seeds that repeat, jobs below 1 or above 1 under
-        torchrun, a batch that the processes can't share, a folder with checkpoints of other code,
-        or an earlier file of other code or of another comparison; with `so_far`, where no run is
-        finished. FloatingPointError when an arm diverges at every rate.
+    Raises: Refused, a ValueError, before anything is trained: for an unknown size or arm, a corpus
+        that can't be read, repeated seeds, jobs below 1 or above 1 under torchrun, a batch that the
+        processes can't share, a folder with checkpoints of other code, and an earlier file of other
+        code or of another comparison; with `so_far`, also if no run is finished.
+        FloatingPointError if an arm diverges at every rate.
     """
     arms = part.of(study, size)
     place, code = Path(folder) / f"{study.name}.{size}.{device}", sources.of(arms)
@@ -164,7 +163,7 @@ def run_study(study: Study, size: str = "cpu", part: Part = Part(), *, device: s
 
 def finished(arms: Sequence[Arm], place: Path,
              device: str) -> tuple[list[tuple[Arm, dict]], dict[str, int]]:
-    """The arms that have a finished run with what is finished, and how many runs others lack."""
+    """Return the arms with a finished run, their outcomes, and the missing runs by arm."""
     found, missing = [], {}
     for arm in arms:
         try:
@@ -179,7 +178,7 @@ def finished(arms: Sequence[Arm], place: Path,
 
 
 def by_part(arms: Sequence[Arm], outcomes: Sequence[dict]) -> dict[str, dict]:
-    """One entry per comparison: what its arms share, and the searches and runs of all of them."""
+    """Return an entry per comparison: its shared settings, and all arms' searches and runs."""
     found: dict[str, dict] = {}
     for arm, outcome in zip(arms, outcomes, strict=True):
         part = found.setdefault(arm.part, {
@@ -201,7 +200,7 @@ def by_part(arms: Sequence[Arm], outcomes: Sequence[dict]) -> dict[str, dict]:
 
 
 def command(study: Study, size: str, device: str, part: Part) -> str:
-    """What a reader types to make the same numbers again."""
+    """The command that makes the same numbers again."""
     words = ["python", "-m", "studies", study.name, "--size", size]
     if device != "cpu":
         words += ["--device", device]

@@ -1,9 +1,9 @@
-"""Which code a checkpoint is of: what trains, and nothing that only describes, draws or reads.
+"""A hash of the code that trains, which marks checkpoints.
 
-A checkpoint of other code would pass for a measurement of this one. So a folder of checkpoints
-carries a hash of the code that trained them: the loop, and all that it and the models and tasks of
-the arms import. A new file counts when something of these imports it. Comments, docstrings and
-layout don't count.
+A checkpoint of other code would pass for a measurement of this code. So a folder of checkpoints
+keeps a hash of the code that trained them: the loop, the models and the tasks of the arms, and all
+that these import. Code that only describes, draws or reads doesn't count, and neither do comments,
+docstrings and layout.
 """
 
 import sys
@@ -18,14 +18,14 @@ from studies.engine.arm import Arm
 from studies.engine.closure import closure
 from studies.engine.results import ROOT, code_hash
 
-# what measures, draws, searches or reads, and builds no arm
+# code that measures, draws, searches or reads, and builds no arm
 READERS = {"geolab": ("probes", "show"), "studies": ("claims", "engine", "ledger", "parity")}
-# they do, though inside
+# files in these folders that build arms all the same
 BUILDERS = ("studies/claims/configurations.py", "studies/engine/arm.py", "studies/engine/decay.py")
 
 
 def of(arms: Sequence[Arm]) -> str:
-    """The first digits of a hash of the code that trains these arms.
+    """Return the first digits of a hash of the code that trains these arms.
 
     Raises: ValueError for an arm whose model isn't built by a function of a file.
     """
@@ -33,7 +33,7 @@ def of(arms: Sequence[Arm]) -> str:
 
 
 def files(arms: Sequence[Arm]) -> set[Path]:
-    """The files of the code that trains these arms. Raises: ValueError as `of` does."""
+    """Return the files of the code that trains these arms. Raises: ValueError as `of` does."""
     begun = {Path(runner.__file__)}
     for arm in arms:
         begun |= {_file(part) for part in (type(arm.task), *_parts(arm.build))}
@@ -45,16 +45,16 @@ def require_same(folder: Path, now: str, reason: str = "") -> dict:
 
     Arguments:
         now: the hash of the present code, by `of`.
-        reason: why checkpoints of other code may be used all the same.
-    Returns: what the result file keeps: nothing, or under "forced" the reason and both hashes.
-    Raises: ValueError for checkpoints that other code made, where no reason is given.
+        reason: for using checkpoints of other code all the same.
+    Returns: an entry for the result file: empty, or under "forced" the reason and both hashes.
+    Raises: ValueError for checkpoints of other code without a reason.
     """
     marked = folder / "sources"
     if distributed.rank() == 0:
         folder.mkdir(parents=True, exist_ok=True)
         if not marked.exists() and not next(folder.rglob("*.pt"), None):
             marked.write_text(now)
-    distributed.barrier()  # nobody reads before it is written
+    distributed.barrier()  # no process reads the file before it is written
     before = marked.read_text() if marked.exists() else "unknown"
     if before == now:
         return {}
@@ -67,7 +67,7 @@ def require_same(folder: Path, now: str, reason: str = "") -> dict:
 
 
 def _parts(build: object) -> Iterator[type | FunctionType]:
-    """The functions and classes that build a model: a partial's, and those that it hands on."""
+    """Return the functions and classes that build a model: a partial's own, and its arguments."""
     if isinstance(build, partial):
         for part in (build.func, *build.args, *build.keywords.values()):
             yield from _parts(part)

@@ -1,7 +1,7 @@
-"""What a model notes about itself while it trains, once per evaluation, always at the same inputs.
+"""Notes of a model about itself while it trains, once per evaluation, at fixed inputs.
 
-An evaluation runs in parts, by micro-batches and by processes, and a sharded model is whole only
-while it runs. So the look is taken inside the first forward pass of an evaluation.
+An evaluation is split over micro-batches and processes, and a sharded model is whole only while it
+runs. So the note is taken inside the first forward pass of an evaluation.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,18 +17,18 @@ Model = TypeVar("Model", bound=nn.Module)
 
 def watch(model: Model, look: Callable[[Model, Tensor], Tensor], task: Task, places: int,
           *shape: int, examples: int | None = None, start: bool = False) -> Model:
-    """The same model, which from now on notes what `look(model, inputs)` returns.
+    """Make the model note what `look(model, inputs)` returns. Returns the same model.
 
     The notes are buffers, so a checkpoint has them: `seen` (places, *shape), in float64, is NaN
-    where nothing is noted yet, and `count` says how many places are taken.
+    at free places, and `count` is the number of filled ones.
 
     Arguments:
         look: runs the model by `model.forward`, not by calling it. The parameters of a Layer can
             be used in `on_the_way` alone.
-        task, examples: `inputs` are the task's validation inputs, all of them or the first ones.
-            They are read when they are needed.
-        places: how many looks are noted; later evaluations are not.
-        start: note at once as well. The model is then in evaluation mode until it trains.
+        task, examples: `inputs` are the task's validation inputs, all of them or the first
+            `examples`. They are read on first use.
+        places: the number of notes; later evaluations leave none.
+        start: take a note at once as well. The model is then in evaluation mode until it trains.
     """
     model.register_buffer("seen", torch.full((places, *shape), torch.nan, dtype=torch.double))
     model.register_buffer("count", torch.tensor(0))
@@ -48,7 +48,7 @@ def watch(model: Model, look: Callable[[Model, Tensor], Tensor], task: Task, pla
         if due:
             note(model)
 
-    # FSDP2 puts its own hook before this one, and that makes the root's parameters whole
+    # FSDP2's own hook runs before this one, and makes the root's parameters whole
     model.register_forward_pre_hook(before)
     if start:
         note(model.eval())
@@ -57,10 +57,10 @@ def watch(model: Model, look: Callable[[Model, Tensor], Tensor], task: Task, pla
 
 def on_the_way(model: nn.Module, modules: Iterable[nn.Module], inputs: Tensor,
                see: Callable[[nn.Module, Tensor], Tensor]) -> list[Tensor]:
-    """What `see(module, its input)` returns, in the order in which `modules` run at `inputs`.
+    """Return the results of `see(module, its input)`, in the order in which `modules` run.
 
-    Inside that run a sharded module is whole. The results are copied, since its numbers are gone
-    afterwards.
+    A sharded module is whole inside that run. The results are copied, since its parameters are
+    gone afterwards.
     """
     found: list[Tensor] = []
 

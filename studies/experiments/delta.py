@@ -33,9 +33,9 @@ Models = Mapping[str, tuple[str, dict]]   # name -> residual and its options
 
 
 def with_controls(variants: Models) -> Models:
-    """The variants, their v-Maps, and their controls.
+    """Return the variants, their v-Maps, and their controls.
 
-    The v-Map is the paper's second map, which its code lacks: the sublayer gives the value.
+    In the v-Map, the paper's second map, the sublayer gives the value. The paper's code lacks it.
     """
     one, four = (variants[name][1] for name in ("delta", "delta-matrix"))
     return {**variants,
@@ -61,9 +61,9 @@ def build(config: TransformerConfig, vocabulary: int, residual: str, options: di
 
 
 def gates(task: Task, model: TokenModel) -> dict:
-    """β by sublayer over 64 validation sequences: its mean, deviation and share below 1.
+    """Return β's mean, deviation and share below 1 by sublayer, over 64 validation sequences.
 
-    Nothing for a model without β.
+    The dictionary is empty for a model without β.
     """
     layers = operators_by_layer(model, task.sample("validation").inputs[:64])
     if not layers[0]:

@@ -21,7 +21,7 @@ def build(name: str) -> ContinuousModel:
 
 
 def small() -> list[Arm]:
-    """The long runs have a search on one seed, half as long, and fewer variations."""
+    """The long runs have fewer variations, and a search on one seed with half as many steps."""
     models = {name: partial(build, name) for name in MODELS}
     long = Protocol.eight(search_seeds=(100,), search_steps=1500,
                           variations=("next best", "equal time"))

@@ -4,8 +4,8 @@ that its tables lack.
 The controls are the causal form of each model that reads the future; the hybrid without its gate
 penalty, with a hard gate, with other operators in the gated one's place, and with none; GPT at the
 hybrid's depth; mHC with a start near the plain network; and mHC and delta in their papers' form.
-Models have the same number of parameters within a tenth, except JPmHC, with an eighth less, and GPT
-at the hybrid's depth.
+The models' numbers of parameters agree within a tenth, except those of JPmHC, which has an eighth
+less, and of GPT at the hybrid's depth.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ Builds = dict[str, Callable[[], ContinuousModel]]
 
 PUBLISHED = EMHC["emhc-hybrid"].options
 CAUSAL = PUBLISHED | {"pool": "causal"}
-# what the block has whatever its operator
+# options of the block that hold for every operator
 BLOCK = {name: CAUSAL[name] for name in ("pool", "hidden_ratio", "maps")}
 FREE = CAUSAL | {"penalty": 0.0}
 MODELS: dict[str, Model] = {
@@ -55,7 +55,7 @@ MODELS: dict[str, Model] = {
 MAIN = tuple(MODELS)[:11]
 TABLE_MODELS = {"GPT": "additive", "DDL": "delta, leak", "mHC": "mhc", "JPmHC": "jpmhc",
                 "E-MHC-Geo": "hybrid, leak"}
-# those that can tell rotating from not
+# tasks that can tell whether a model rotates
 ROTATING = ("additive", "additive, 3 blocks", "jpmhc", "hybrid, leak", "hybrid", "hybrid, free",
             "maps only")
 
@@ -94,7 +94,7 @@ def build(size: str, residual: str, options: dict, layers: int, dim: int) -> Con
 
 
 def without_operator(build: Callable[[], ContinuousModel]) -> ContinuousModel:
-    """With u = v = 0, Q = I, and no gradient leads away from it."""
+    """Build the hybrid with u = v = 0. Then Q = I, and no gradient leads away from it."""
     model = build()
     for layer in model.trunk.layers:
         for parameter in layer.residual.generator[-1].parameters():
@@ -105,9 +105,9 @@ def without_operator(build: Callable[[], ContinuousModel]) -> ContinuousModel:
 # ------------------------------------------------------------ measurements
 
 def measure(task: Task, model: nn.Module) -> dict:
-    """What a model reads of the future, its norm deviation, and what its operators do.
+    """Measure a model's leak from the future, its norm deviation, and its operators.
 
-    Table 18 has the norm deviation on echo. The future is that of the first 32 positions.
+    Table 18 has the norm deviation on echo. The leak is that into the first 32 positions.
     """
     few = task.sample("validation").inputs[:4, :32]
     return {"future_influence": future_influence(model, few),
@@ -116,7 +116,7 @@ def measure(task: Task, model: nn.Module) -> dict:
 
 
 def operators(task: Task, model: nn.Module) -> dict:
-    """By sublayer, as means over 16 validation sequences: how far the operators are from nothing.
+    """Return numbers about the operators by sublayer, as means over 16 validation sequences.
 
     "|G - I|" and "|Q - I|" are Frobenius norms, the latter √8 sin(θ/2) for one plane turned by θ;
     "angle" is that θ in degrees, and "widest" the largest of one sequence. "gate" and "beta" are γ
@@ -181,7 +181,7 @@ def arms(name: str, size: str) -> list[Arm]:
                       measure=partial(measure, task), untrained=partial(operators, task))
 
 
-# How the last loss is measured at the paper's size, and in which numbers
+# the evaluation of the last loss at the paper's size, and its precision
 MEASURED = ("The last validation loss, over all validation sequences; the paper takes the best "
             "one, over 40 drawn batches each. 32-bit numbers, where its code trains in bfloat16.")
 DIFFERS = {

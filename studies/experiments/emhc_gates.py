@@ -1,5 +1,5 @@
-"""Tables 8 and 9 of E-MHC-Geo again: where gates end that start elsewhere, and what the weight of
-their penalty does.
+"""Tables 8 and 9 of E-MHC-Geo again: the ends of gates with other starts, and the effect of their
+penalty's weight.
 
     near π, single and multi    γ starts at σ(bias); the penalty's weight is 0.5
     gyroscope                   γ starts at ½; the weights are 0 to 0.2
@@ -36,10 +36,13 @@ OPTIONS = {"near_pi_multi": BY_BIAS, "near_pi_single": BY_BIAS, "gyroscope": BY_
 
 
 def arms(size: str, block: Mapping = PUBLISHED) -> list[Arm]:
-    """Small: near π in many planes, each arm at its best setting. `block` has the block's options.
+    """Return the arms of a size, with `block` as the options of the block.
 
-    At the paper's size and its one rate, table 8 takes 36 000 steps and table 9 24 000: on two CPU
-    cores three hours for the former, on an H200 at 10 to 20 ms a step a quarter of an hour in all.
+    The small size is near π in many planes, with each arm at its best setting.
+
+    At the paper's size and its one rate, table 8 takes 36 000 steps and table 9 24 000. Table 8
+    takes three hours on two CPU cores. An H200, at 10 to 20 ms a step, makes both in a quarter of
+    an hour.
     """
     found = []
     for name, options in OPTIONS.items():
@@ -58,7 +61,7 @@ def arms(size: str, block: Mapping = PUBLISHED) -> list[Arm]:
 
 def arrange(found: dict[str, dict], tasks: Mapping[str, Task], size: str,
             differs: Mapping[str, str] = DIFFERS) -> dict:
-    """One entry per task, and tables 8 and 9 as far as their runs are there."""
+    """Return one entry per task, and the rows of tables 8 and 9 whose runs exist."""
     found = {name: content | {"floor": tasks[name].bayes_floor(),
                               "baselines": tasks[name].baselines()}
              for name, content in found.items()}
@@ -73,7 +76,7 @@ GUESS = {"near_pi_single": "negate coordinates 0 and 1", "near_pi_multi": "negat
 
 
 def table_8(found: dict[str, dict]) -> dict:
-    """Where the gates of all sublayers and seeds start and end, and the loss."""
+    """Return the start and the end of the gates of all sublayers and seeds, and the loss."""
     rows, baselines = {}, {}
     for name in (name for name in GUESS if name in found):
         data = name.removeprefix("near_pi_")

@@ -28,8 +28,8 @@ from studies.engine.run import Study
 TABLE = TABLES["gt-wikitext-103"].rows
 KIND = {"GT-Full": "full", "GT-MoE": "moe", "GT-Lite": "lite", "Transformer": "transformer"}
 LEAKS = ("GT-Lite, pre-LN, leak", "GT-Lite, post-LN, leak", "Transformer, pre-LN, leak")
-# The words of so many windows of the validation text are taken for clouds of points; the other
-# columns take all windows
+# The number of windows whose words count as clouds of points; the other columns use all windows of
+# the validation text
 CLOUDS = 16
 
 CONFIGS = {"cpu": GeometricConfig(width=48, hidden=192, layers=4, heads=4, dropout=0.0,
@@ -47,9 +47,9 @@ def build(config: GeometricConfig, vocabulary: int, row: str) -> TokenModel:
 # ------------------------------------------------------------ measurements
 
 def geometry(h: Tensor) -> dict:
-    """Čech, Dirichlet, H₁ and bars of (N, T, D).
+    """Return Čech, Dirichlet, H₁ and bars of (N, T, D).
 
-    Beside them stands what the same vectors score without their order, or without their shape.
+    Beside them are the scores of the same vectors in random order, and of normal vectors.
     """
     torch.manual_seed(0)
     order = torch.rand(h.shape[:2]).argsort(dim=1)
@@ -74,7 +74,7 @@ def geometry(h: Tensor) -> dict:
 
 @torch.no_grad()
 def measure(task: Words, model: TokenModel) -> dict:
-    """Losses, and the geometry of what the read-out gets.
+    """Return losses, and the geometry of the read-out's input.
 
     "before the final norm" holds the geometry of the last block's output, which Pre-LN normalises.
     """

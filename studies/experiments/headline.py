@@ -1,7 +1,7 @@
 """Every residual over the additive one, in one backbone on text: the book's one large comparison.
 
-All have the same width and depth, so their parameters and their time per step differ; the file has
-both, and the comparison at equal time. A model has about a million parameters.
+All have the same width and depth, so their parameters and their time per step differ. The file has
+both numbers, and the comparison at equal time. A model has about a million parameters.
 """
 
 import math
@@ -33,10 +33,10 @@ def build(residual, norm_at: str = "pre") -> TokenModel:
 
 
 def million() -> list[Arm]:
-    """Half as many steps for the search, on one seed; eight seeds that report, and one variation.
+    """Search on one seed with half as many steps; report on eight seeds, with one variation.
 
-    The batch is small: with as many tokens in four times larger batches the models hardly beat
-    counts of two bytes, and can't be told apart. Four hours of one core.
+    The batch is small, because with as many tokens in batches four times as large, the models
+    hardly beat counts of two bytes and can't be told apart. The runs take four hours of one core.
     """
     models = {name: partial(build, residual) for name, residual in RESIDUALS.items()}
     models["post-LN"] = partial(build, "additive", "post")

@@ -25,9 +25,9 @@ from studies.engine.watch import on_the_way, watch
 STREAMS = 4
 MODELS = {"hyper": ("hyper", {}), "hyper, static": ("hyper", {"dynamic": False}),
           "additive": ("additive", {}), "mhc": ("mhc", {})}
-# of all sublayers forward and backward, and the largest single one forward; and up to the last
-# sublayer, in the median over tokens: how many times as long mixing alone makes the embedding's
-# copies ("met"), and how many times as long the streams are
+# The composite gain of all sublayers forward and backward, and the largest forward gain of a single
+# one. Then two growths up to the last sublayer, as medians over tokens: that of the embedding's
+# copies under mixing alone ("met"), and that of the streams.
 MEASURED = ("forward", "backward", "single", "met", "length")
 Depths = Mapping[str, tuple[int, ...]]  # model -> numbers of blocks
 
@@ -57,7 +57,7 @@ def gains(model: TokenModel, tokens: Tensor) -> Tensor:
 
 
 def times(streams: Tensor, entry: Tensor) -> Tensor:
-    """How many times as long the longest stream is: (B, T, n, d) twice -> (B, T)."""
+    """The longest stream's norm over that at the entry: (B, T, n, d) twice -> (B, T)."""
     return streams.norm(dim=-1).amax(-1) / entry.norm(dim=-1).amax(-1)
 
 
@@ -70,7 +70,7 @@ def gain(model: TokenModel) -> dict:
 def build(width: int, task: Copy, budget: Budget, name: str, blocks: int) -> TokenModel:
     residual, options = MODELS[name]
     config = TransformerConfig.ddl(width=width, layers=blocks, heads=4)
-    if residual == "hyper":  # as the paper starts each sublayer's last matrix
+    if residual == "hyper":  # the paper's start of each sublayer's last matrix
         config = replace(config, output_std=config.output_std * STREAMS**0.5)
     model = TokenModel(Transformer(config, residual, **options), task.vocabulary)
     evaluations = math.ceil(budget.steps / budget.evaluate_every)
@@ -94,8 +94,9 @@ def small() -> list[Arm]:
 
 
 def medium() -> list[Arm]:
-    """Up to the 60 sublayers of mHC's largest model: 6 million parameters at 30 blocks, 4096 tokens
-    per step.
+    """Train up to 30 blocks, the 60 sublayers of mHC's largest model, with 4096 tokens per step.
+
+    Models of 30 blocks have 6 million parameters.
 
     344 sublayers with about 100 launches each take 0.3 s for a step of all models; 500 steps, 3
     seeds and 3 rates take 22 minutes.

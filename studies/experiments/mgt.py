@@ -1,4 +1,4 @@
-"""What the studies of the Manifold-Geometric Transformer share: its backbone and its variants.
+"""The backbone and the variants that the studies of the Manifold-Geometric Transformer share.
 
 The paper's algorithm is pre-norm, and its text calls the standard control post-norm: both are here.
 """
@@ -17,7 +17,7 @@ STANDARD, MGT = MGT_VARIANTS["Standard"], MGT_VARIANTS["MGT (Full)"]
 PAIR = {"Standard": STANDARD, "MGT (Full)": MGT}
 Builds = dict[str, Callable[[], nn.Module]]
 
-# where one GPU has half an hour, and at the paper's size, where an epoch is a search
+# for half an hour of one GPU, and for the paper's size, with an epoch for each run of the search
 SHORT = Protocol(rates=(5e-4, 1e-3, 2e-3), warmups=(0.1,), search_seeds=(100,), variations=())
 
 

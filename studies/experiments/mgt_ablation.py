@@ -1,9 +1,9 @@
 """Experiment 2 of the Manifold-Geometric Transformer's paper, its ablation: on text, and on the
 copy task that the paper lists among its data.
 
-Beside the paper's four arms stand the same four with post-norm, as its text has them; a standard
-model with as many weights; LayerScale, the baseline of a gate; MGT with the rate and the projection
-of its text; and the 2 × 2 that its names promise, of mHC's streams and of delta's update.
+The other arms are the paper's four with post-norm, as in its text; a standard model with as many
+weights; LayerScale, the baseline of a gate; MGT with the rate and the projection of its text; and
+the 2 × 2 of mHC's streams and delta's update that the names of the four suggest.
 """
 
 from dataclasses import replace
@@ -64,8 +64,10 @@ def small() -> list[Arm]:
 
 
 def medium() -> list[Arm]:
-    """The paper's depth and width on the shipped text: 300 steps of 2048 bytes read it 2.5 times.
-    A quarter of an hour for one job, by counting launches."""
+    """Train at the paper's depth and width. 300 steps of 2048 bytes read the text 2.5 times.
+
+    By the number of launches, one job takes a quarter of an hour.
+    """
     text, copy = Text(context=128), Copy(half=64)
     shape = {"heads": 4, "max_length": 128}
     budget = Budget(steps=300, batch=16, evaluate_every=75)
@@ -76,8 +78,9 @@ def medium() -> list[Arm]:
 
 
 def paper() -> list[Arm]:
-    """The paper's depth, width, batch and epochs, on bytes: an epoch of WikiText-2 has 10.9 million
-    of them. The rate is searched, and sixteen seeds train, where the paper has one rate and three.
+    """Train at the paper's depth, width and batch, for its epochs of 10.9 million bytes each.
+
+    Here the rate is searched and sixteen seeds train; the paper has one rate and three seeds.
     """
     two = MGT_PLANS["mgt-ablation"]
     text = Text("wikitext-2", context=256, size=11_000_000)

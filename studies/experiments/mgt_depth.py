@@ -16,9 +16,9 @@ from studies.experiments.mgt import PAIR, SHORT, Builds, backbone, build
 
 
 def fixed_size(task: Task, parameters: float, layers: int, heads: int, max_length: int) -> Builds:
-    """Models of the width nearest to what 12 width² per block allow, or 16 with both gates.
+    """Make models whose width is the nearest to that of 12 width² parameters per block.
 
-    The MLP takes up the rounding.
+    With both gates it is 16 width². The MLP takes up the rounding.
     """
     builds: Builds = {}
     for name, options in PAIR.items():

@@ -1,5 +1,5 @@
 """Experiments 1 and 3 of the Manifold-Geometric Transformer's paper: the effective rank over depth,
-and which β the deep model learns.
+and the β that the deep model learns.
 """
 
 import math
@@ -26,14 +26,14 @@ from studies.experiments.mgt import MGT, SHORT, STANDARD, Builds, backbone, buil
 
 def watched(config: TransformerConfig, task: Task, evaluations: int, threshold: float,
             options: dict) -> TokenModel:
-    """A model that keeps, by sublayer at each evaluation, what `betas_and_alphas` gives."""
+    """Build a model that keeps the numbers of `betas_and_alphas` at each evaluation."""
     model = build(config, task.vocabulary, options)
     return watch(model, partial(betas_and_alphas, threshold), task, evaluations,
                  len(model.trunk.layers), 4, examples=64)
 
 
 def betas_and_alphas(threshold: float, model: TokenModel, tokens: Tensor) -> Tensor:
-    """By sublayer: β's mean, deviation and share below the threshold, and α."""
+    """Return by sublayer β's mean, deviation and share below the threshold, and α."""
     def of(layer: Layer, state: Tensor) -> Tensor:
         beta = statistics_by_layer([layer.residual.coefficients(state).beta], threshold)
         return torch.cat([beta.mean, beta.std, beta.below, layer.residual.alpha.double()])
@@ -56,8 +56,8 @@ def deep(task: Task, config: TransformerConfig, budget: Budget) -> Builds:
 def ranks(task: Task, windows: int, model: TokenModel) -> dict:
     """Effective ranks of the states before and after each block, as means over windows.
 
-    The rank is taken as defined and centred; beside it stands the share of a window's squared norm
-    that centring leaves.
+    The ranks are those of the definition and of centred states. Beside them is the share of a
+    window's squared norm that centring leaves.
     """
     inputs = task.sample("validation").inputs[:windows]
     blocks = states(model, model.trunk.layers, inputs)[::2]
@@ -72,9 +72,11 @@ def left_by_centring(x: Tensor) -> Tensor:
 
 
 def decay(ranks: list[float]) -> dict:
-    """The last block's rank over the first's, and the paper's slope: that of the logarithm over
-    blocks passed, by least squares. Beside them the last one and the largest rise of a block. (The
-    paper's ρ divides by the rank before the first block.)
+    """Return the last block's rank over the first's, the paper's slope, and two more numbers.
+
+    The slope is that of the logarithm over blocks passed, by least squares. The other two are the
+    last rank and the largest rise in a block. (The paper's ρ divides by the rank before the first
+    block.)
     """
     logs = np.log(ranks)
     found = {"last": ranks[-1], "ratio": ranks[-1] / ranks[1],
@@ -116,7 +118,7 @@ def at_depths(text: Text, budget: Budget, max_length: int) -> Builds:
 
 
 def medium() -> list[Arm]:
-    """The paper's depths and width on the shipped text, a quarter of an hour."""
+    """Train at the paper's depths and width on the shipped text, for a quarter of an hour."""
     text, budget = Text(context=128), Budget(steps=300, batch=16, evaluate_every=75)
     return by_depth(at_depths(text, budget, 128), text, budget, SHORT, windows=16)
 

@@ -44,7 +44,7 @@ WIDTH, BLOCKS, HEADS = 32, 3, 4
 # windows of the validation text, for the probes and for the losses of reordered networks
 WINDOWS, MORE = 64, 128
 BUDGET = Budget(steps=300, evaluate_every=50)
-GAIN = 0.01  # nats that a step of the two gradients would gain if the loss were linear
+GAIN = 0.01  # nats that a step along both gradients would gain if the loss were linear
 
 
 # ------------------------------------------------------------ models
@@ -59,7 +59,7 @@ def geometric(kind: str, norm_at: str, hidden: int = 4 * WIDTH) -> TokenModel:
 
 
 def energy_on_the_way(model: TokenModel, tokens: Tensor) -> Tensor:
-    """E(A, F) by block, or with the experts in F's place, at each block's input."""
+    """Return E(A, F) by block at its input, with the experts in F's place in a mixture."""
     def of(block: Block, x: Tensor) -> Tensor:
         steps = dict(block.steps)
         return commutator_energy(steps["A"], steps["M" if "M" in steps else "F"], x).double()
@@ -77,8 +77,8 @@ def backbone(residual: str = "additive", norm_at: str = "pre", hidden: int = 4 *
 
 
 # An expert has a quarter of the features, so that MoE has as many weights as the Transformer. The
-# wide models have 5.5 and 6 widths: as many weights as GT-Lite has with its convolution, and MGT
-# with its gates.
+# MLPs of the wide models have 5.5 and 6 widths: so they have as many weights as GT-Lite with its
+# convolution, and as MGT with its gates.
 GEOMETRIC = {f"{kind}, {norm_at}": partial(geometric, kind, norm_at,
                                            hidden=WIDTH if kind == "moe" else 4 * WIDTH)
              for kind in KINDS for norm_at in ("pre", "post")}
@@ -96,7 +96,7 @@ RESIDUALS = {"additive": backbone,
 # ------------------------------------------------------------ measurements, all in float64
 
 def sublayers(model: TokenModel) -> list[nn.Module]:
-    """Maps from state to state, in the order in which they run."""
+    """Return the sublayers as maps from state to state, in the order in which they run."""
     trunk = model.trunk
     if isinstance(trunk, Transformer):
         return list(trunk.layers)
@@ -104,7 +104,7 @@ def sublayers(model: TokenModel) -> list[nn.Module]:
 
 
 def read_out(model: TokenModel, state: Tensor) -> Tensor:
-    """What follows the last sublayer: state -> logits."""
+    """Apply the rest of the model after its last sublayer: state -> logits."""
     trunk = model.trunk
     x = trunk.layers[-1].residual.reduce(state) if isinstance(trunk, Transformer) else state
     return trunk.norm(x) @ model.embedding.weight.T
@@ -112,9 +112,9 @@ def read_out(model: TokenModel, state: Tensor) -> Tensor:
 
 @torch.no_grad()
 def reordering(model: TokenModel, inputs: Tensor, targets: Tensor) -> dict:
-    """The loss, and how much it rises in another order.
+    """Return the loss, and its rises in other orders.
 
-    Neighbours change places, the same two are left out, or whole blocks change places.
+    Two neighbours change places, or are left out, or whole blocks change places.
     """
     layers = sublayers(model)
     count, size = len(layers), len(layers) // BLOCKS
@@ -140,7 +140,7 @@ def reordering(model: TokenModel, inputs: Tensor, targets: Tensor) -> dict:
 
 @torch.no_grad()
 def between_neighbours(model: TokenModel, inputs: Tensor) -> dict:
-    """Energy and its factors for each pair of neighbours, at the state that the first one gets."""
+    """Return the energy and its factors for each pair of neighbours, at the first one's input."""
     layers = sublayers(model)
     pairs = list(zip(layers, layers[1:], states(model, layers, inputs), strict=False))
     factors = [commutator_factors(*pair) for pair in pairs]
@@ -149,7 +149,7 @@ def between_neighbours(model: TokenModel, inputs: Tensor) -> dict:
 
 
 def within_blocks(model: TokenModel, inputs: Tensor) -> dict:
-    """The lecture's probe: all pairs of a block's steps at its input, one entry per block."""
+    """Return the lecture's probe by block: all pairs of its steps, at its input."""
     names = ("energy", "asymmetry", "order about input", "order about sum")
     found: dict[str, list] = {name: [] for name in names}
     blocks = model.trunk.blocks
@@ -164,9 +164,9 @@ def within_blocks(model: TokenModel, inputs: Tensor) -> dict:
 
 
 def alignment(model: TokenModel, inputs: Tensor) -> list[dict]:
-    """How much the Jacobians of Δ commute, for each pair of a block's steps, beside chance.
+    """Return commutators of the Jacobians of Δ for each pair of a block's steps, beside chance.
 
-    They are taken at windows of 8 bytes.
+    The inputs are windows of 8 bytes.
 
         "size"           ‖J‖_F over the root of the state's size, for either step
         "commutator"     ‖[J_i, J_j]‖ / (‖J_i‖ ‖J_j‖)
@@ -207,10 +207,10 @@ def _commutators(A: Tensor, B: Tensor) -> Tensor:
 
 
 def interference(model: TokenModel, inputs: Tensor, targets: Tensor) -> list[dict]:
-    """L(θ + δ_i + δ_j) − L(θ + δ_i) − L(θ + δ_j) + L(θ) over GAIN, per pair of a block's steps.
+    """Return L(θ + δ_i + δ_j) − L(θ + δ_i) − L(θ + δ_j) + L(θ) over GAIN by pair of steps.
 
-    δ = −η gradient, with an η for which the two steps would gain GAIN if the loss were linear. A
-    positive number says that together they gain less than each alone.
+    δ = −η gradient, where η is such that the two steps would gain GAIN if the loss were linear. A
+    positive number means that both together gain less than the sum of each alone.
     """
     def loss() -> Tensor:
         return TASK.loss(model(inputs), targets)
@@ -222,7 +222,7 @@ def interference(model: TokenModel, inputs: Tensor, targets: Tensor) -> list[dic
                   for letter, parameters in block.items()} for block in named]
 
     def moved(parameters: dict, gradient: dict, letters: str, rate: float) -> float:
-        """The loss after a step of these letters; the parameters are put back."""
+        """Return the loss after a step in these letters' parameters, which are then restored."""
         moves = [(p, g) for letter in letters
                  for p, g in zip(parameters[letter], gradient[letter], strict=True)]
         for p, g in moves:
@@ -248,7 +248,7 @@ def interference(model: TokenModel, inputs: Tensor, targets: Tensor) -> list[dic
 
 
 def rounded(value):
-    """Four digits, and None for what isn't defined."""
+    """Round to four digits, with None for an undefined number."""
     if isinstance(value, dict):
         return {name: rounded(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -257,7 +257,7 @@ def rounded(value):
 
 
 def measure(model: TokenModel, trained: bool = True) -> dict:
-    """All of the above, in float64, to which the model is turned.
+    """Return all of the above in float64, to which the model is converted.
 
     Untrained models aren't reordered.
     """
@@ -290,7 +290,7 @@ def small() -> list[Arm]:
 
 
 def arrange(found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dict:
-    """Both families, with what they share."""
+    """Return both families, with the entries that they share."""
     return {"floor": TASK.bayes_floor(), "baselines": TASK.baselines(),
             "width": WIDTH, "blocks": BLOCKS, **found}
 

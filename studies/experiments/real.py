@@ -1,4 +1,4 @@
-"""What a real network shows: the residual stream of SmolLM2-135M, over windows of three texts."""
+"""The residual stream of a real network, SmolLM2-135M, over windows of three texts."""
 
 from collections.abc import Callable
 from functools import partial
@@ -30,9 +30,10 @@ def parts() -> dict[str, Callable[[], dict]]:
 
 
 def arrange(found: dict[str, dict]) -> dict:
-    """By measurement: the mean over windows, and the half width of its interval, where it is a
-    number or a list of numbers, of which the least and the most stand beside it; else what each
-    window gave.
+    """Return for each measurement its mean over windows, and the half width of the interval.
+
+    This holds for numbers and lists of numbers, which also get their least and largest value. Other
+    measurements keep the value of each window.
     """
     kinds = dict.fromkeys(key.partition("/")[0] for key in found)
     return {"network": network("trained")[2], "windows": list(windows()), "tokens": LENGTH,

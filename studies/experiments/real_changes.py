@@ -1,4 +1,4 @@
-"""What the real network says of a window when an update is silent, moved or left out."""
+"""The real network's predictions when an update is silent, moved or left out."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ SHORTER = 128   # tokens, since each block is changed in four ways
 
 
 def silenced(step: Sublayer, places: slice) -> Sublayer:
-    """The sublayer, whose update is 0 at some positions."""
+    """Return the sublayer with its update set to 0 at some positions."""
     def update(x: Tensor) -> Tensor:
         found = step.update(x).clone()
         found[:, places] = 0
@@ -23,7 +23,7 @@ def silenced(step: Sublayer, places: slice) -> Sublayer:
 
 
 def one_number(step: Sublayer, coordinate: int) -> Sublayer:
-    """The sublayer, which writes a single coordinate of the first token's update."""
+    """Return the sublayer with a single coordinate of its update at the first token."""
     def update(x: Tensor) -> Tensor:
         found = step.update(x).clone()
         kept = found[:, 0, coordinate].clone()
@@ -39,7 +39,7 @@ def side_by_side(*steps: Sublayer) -> Step:
 
 
 def causes(tokens: Tensor) -> dict:
-    """What the other tokens' predictions lose when one sublayer is silent somewhere."""
+    """Return the nats that the others' predictions lose when one sublayer is silent somewhere."""
     s = residual_stream(network("trained")[0], tokens)
     states = s.states()
     steps = list(s.sublayers)
@@ -64,7 +64,7 @@ def causes(tokens: Tensor) -> dict:
 
 
 def order(tokens: Tensor) -> dict:
-    """Nats lost by each block when its sublayers run side by side, swapped, or not at all."""
+    """Return the nats lost when a block's sublayers run side by side, swapped, or not at all."""
     tokens = tokens[:, :SHORTER]
     s = residual_stream(network("trained")[0], tokens)
     states = s.states()

@@ -21,6 +21,7 @@ from studies.experiments.real_network import network, windows
 
 GRAFTS = {"mhc, 2 streams": ("mhc", {"streams": 2}), "mhc, 4 streams": ("mhc", {"streams": 4}),
           "hyper, 4 streams": ("hyper", {"streams": 4}), "jpmhc, 4 streams": ("jpmhc", {}),
+          "mgt, without gate": ("mgt", {"gate": False})}
 ROUNDS, NEW_TOKENS = 7, 16
 
 

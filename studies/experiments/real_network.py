@@ -1,8 +1,8 @@
 """The real network of the book, and the windows of text that it reads.
 
 Sublayers are A0, F0, …, A29, F29: attention and MLP of thirty blocks. x_l is the state behind the
-l-th of them, x_0 what the embedding gives. Losses are nats per token; the first token's own
-prediction has nothing to go by and doesn't count. "Others" are all tokens but the first.
+l-th of them, and x_0 the output of the embedding. Losses are nats per token, without the prediction
+of the first token, which has no context. "Others" are all tokens but the first.
 """
 
 from collections.abc import Callable, Iterable
@@ -59,7 +59,7 @@ def end(x: Tensor, steps: Iterable[Step]) -> Tensor:
 
 
 def first_the(tokenizer, tokens: Tensor) -> int | None:
-    """Where the first " the" stands behind the first token."""
+    """Return the position of the first " the" behind the first token."""
     places = (tokens[0] == tokenizer(" the").input_ids[0]).nonzero().flatten().tolist()
     return next((place for place in places if place > 0), None)
 

@@ -1,4 +1,4 @@
-"""One sentence in SmolLM2-135M: how long its states are, who makes them so, and what it says next.
+"""One sentence in SmolLM2-135M: the lengths of its states, their causes, and the next word.
 
 The chapter "What a residual stream looks like" opens with it, and the others come back to it.
 """
@@ -35,7 +35,7 @@ def _table(rows: list[Tensor]) -> list[list[float]]:
 
 
 def lengths(kind: str, text: str) -> dict:
-    """The length of every token's state, behind every sublayer."""
+    """Return the length of every token's state, behind every sublayer."""
     model, tokenizer, _ = network(kind)
     tokens = tokens_of(text)
     stream = residual_stream(model, tokens)
@@ -54,7 +54,7 @@ def lengths(kind: str, text: str) -> dict:
 
 
 def lens(text: str) -> dict:
-    """What the head would say of the last token's state behind each sublayer."""
+    """Return the head's predictions from the last token's state behind each sublayer."""
     model, tokenizer, _ = network("trained")
     tokens = tokens_of(text)
     stream = residual_stream(model, tokens)
@@ -66,7 +66,7 @@ def lens(text: str) -> dict:
 
 
 def silence(text: str) -> dict:
-    """Nats that the most likely next word loses when one update of one token is left out.
+    """Return the nats that the most likely next word loses without one update of one token.
 
     Beside them, what is said instead without the five updates that are missed most.
     """

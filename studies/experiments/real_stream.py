@@ -1,4 +1,4 @@
-"""What one window shows in the real network: lengths, ranks, who writes and who erases, slopes."""
+"""Measurements of one window in the real network: lengths, ranks, writes, erasures and slopes."""
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,7 @@ CONTEXT = 32   # the tokens that a slope is taken in
 
 @torch.no_grad()
 def stream(kind: str, tokens: Tensor) -> dict:
-    """Lengths, ranks, cosines, and who writes and erases what, by depth."""
+    """Return by depth: lengths, ranks, cosines, and the writes and erasures of sublayers."""
     model, tokenizer, _ = network(kind)
     s = residual_stream(model, tokens)
     states, writes = s.states(), s.writes()
@@ -81,7 +81,7 @@ def _erasers(s: ResidualStream, states: list[Tensor], writes: list[Tensor], coor
 
 
 def _against_the_state(states: list[Tensor], writes: list[Tensor]) -> dict:
-    """How many of the others' writes point against their state, and by how much."""
+    """Return the share of the others' writes that point against their state, and by how much."""
     centred = [x[0, OTHERS] - x[0, OTHERS].mean(0) for x in states]
     against = [share_along(x, w[0, OTHERS] - w[0, OTHERS].mean(0))
                for x, w in zip(centred, writes, strict=False)]
@@ -94,7 +94,7 @@ def _against_the_state(states: list[Tensor], writes: list[Tensor]) -> dict:
 
 
 def _pairs(writes: list[Tensor]) -> dict:
-    """The map of who wrote and who erased, and its means by kind of pair."""
+    """Return the matrix of writers and erasers, and its means by kind of pair."""
     cosine = between_writes(writes).cosine
     attention, mlp = slice(1, None, 2), slice(2, None, 2)
     kinds = {"MLP after attention": cosine[mlp, attention],
@@ -122,11 +122,11 @@ def attention(tokens: Tensor) -> dict:
 
 
 def slopes(tokens: Tensor) -> dict:
-    """The singular values of each update's Jacobian at one token in its context.
+    """Return singular values of each update's Jacobian at one token in its context.
 
-    "slope" is the largest, "above 1" how many are larger than 1, "smallest of the step" the least
-    singular value of I + J. For MLPs, whose update sees one token, the slope at the first token and
-    at the first " the" stands beside it.
+    "slope" is the largest, "above 1" the number of those larger than 1, "smallest of the step" the
+    least singular value of I + J. An MLP's update reads one token, so MLPs also have the slopes at
+    the first token and at the first " the".
     """
     tokens, place = tokens[:, :CONTEXT], CONTEXT - 4
     model, tokenizer, _ = network("trained")

@@ -1,7 +1,7 @@
 """Table 7 of E-MHC-Geo again, with the controls that it lacks.
 
-They are gates that start on the other side, one branch alone, both starts of JPmHC's iteration, and
-models without a geometric operator. This is the paper's size already.
+The controls are gates that start on the other side, one branch alone, both starts of JPmHC's
+iteration, and models without a geometric operator. The size is the paper's.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,8 +33,10 @@ PUBLISHED = Budget(steps=2000, batch=32, lr=1e-3, lr_end=1.0, warmup=0, weight_d
 
 
 def held(model: nn.Module, part: nn.Linear, at: float) -> nn.Module:
-    """The model with the sigmoid of `part` held at 0 (at = −40) or 1 (at = 40), to the last bit of
-    float32."""
+    """Hold the sigmoid of `part` at 0 (at = −40) or 1 (at = 40), to the last bit of float32.
+
+    Returns: the model.
+    """
     nn.init.zeros_(part.weight)
     nn.init.constant_(part.bias, at)
     part.requires_grad_(False)
@@ -75,7 +77,7 @@ LARGEST_SIZE = {
 
 
 def build(model: Callable[[int], nn.Module], task: Negation) -> nn.Module:
-    """A model for a task; at the largest size, models with β or γ note their path."""
+    """Build a model for a task; at the largest size, models with β or γ note their path."""
     built = model(task.dim)
     if task.train == max(SIZES) and isinstance(built, DeltaReflector | HybridReflector):
         evaluations = PUBLISHED.steps // PUBLISHED.evaluate_every
@@ -95,7 +97,7 @@ def alignment(prediction: Tensor, target: Tensor) -> float:
 
 @torch.no_grad()
 def measure(task: Negation, model: nn.Module) -> dict:
-    """Alignment on seen and new inputs, and what the operator became on the new ones."""
+    """Return the alignment on seen and new inputs, and the learned operator on the new ones."""
     model.eval()
     (seen, seen_target), (x, target) = task.sample("train"), task.sample("validation")
     found = {"train_alignment": alignment(model(seen), seen_target),
@@ -119,8 +121,10 @@ def measure(task: Negation, model: nn.Module) -> dict:
 
 
 def small() -> list[Arm]:
-    """One comparison per number of training inputs, at the published rate; the largest comes first
-    and has all models. Then those once more, each at its own best rate.
+    """Return one comparison per number of training inputs, at the published rate.
+
+    The largest number comes first and has all models. Then the same comparisons follow with each
+    model at its own best rate.
     """
     found = []
     for size in sorted(SIZES, reverse=True):
@@ -146,9 +150,9 @@ DIFFERS = ("Eight seeds at every size; AdamW's second beta is 0.95 and not 0.999
 
 
 def arrange(found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dict:
-    """All runs in one list, each with its number of training inputs under "train".
+    """Return all runs in one list, each with its number of training inputs under "train".
 
-    What was measured lies beside its loss.
+    The measurements of a run are beside its loss.
     """
     searched = {"searched": found.pop("searched")} if "searched" in found else {}
     parts = {tasks[part].train: content for part, content in found.items()}
@@ -165,7 +169,7 @@ def arrange(found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dic
 
 
 def flat(run: dict, inputs: int) -> dict:
-    """A run with what was measured beside its last loss; rate and evaluations are everyone's."""
+    """Return a run with its measurements beside its last loss, without shared settings."""
     measured, losses = run.get("measured", {}), run.get("validation_loss")
     kept = {key: value for key, value in run.items()
             if key not in ("lr", "warmup", "evaluated_at", "measured")}
@@ -174,7 +178,7 @@ def flat(run: dict, inputs: int) -> dict:
 
 
 def row(runs: list[dict], model: str, key: str) -> dict:
-    """Mean and deviation over the seeds, by training inputs: the form of the reported table."""
+    """Return mean and deviation over seeds by training inputs, in the reported table's form."""
     values = {size: [run[key] for run in runs
                      if (run["model"], run["train"]) == (model, size) and key in run]
               for size in SIZES}

@@ -1,10 +1,10 @@
 """The lecture's causal regimes on random tokens and on words.
 
-Which of them read the next token, and why does the predictive hint drop late?
+Which of them read the next token, and why does the predictive hint's loss drop late?
 
-    random      all of them on tokens that nobody can predict, with what can be read of the next one
+    random      all regimes on unpredictable tokens, with probes that read the next one
     frozen …    the predictive hint with weights that don't learn; louder, fainter; with more tokens
-    words       all of them on text
+    words       all regimes on text
     notebook    the notebook's own leakage test
 """
 
@@ -59,22 +59,21 @@ COLUMNS = ("output right", "read in hint", "read in last state", "hint deviation
 
 
 def watched(name: str, task: RandomTokens, evaluations: int, **changes) -> Hinted:
-    """A model that notes what can be read of the next token, at the start and at each evaluation.
-
-    The columns of its notes are COLUMNS.
+    """Build a model that notes COLUMNS at the start and at each evaluation.
     """
     model = Hinted(name, task.vocabulary, task.length, **changes)
     return watch(model, readings, task, evaluations + 1, len(COLUMNS), start=True)
 
 
 def readings(model: Hinted, tokens: Tensor) -> Tensor:
-    """One number per column of COLUMNS.
+    """Return one number per column of COLUMNS.
 
-    They are the share of next tokens that the output names, that a linear map reads in the next
-    position's hint at the first block, and that it reads in the last state; the deviation of that
-    hint; its weight on its own token; and the root mean square of the convolutions' taps at t + 1.
+    The first three are shares of next tokens: those that the output names, those that a linear map
+    reads in the next position's hint at the first block, and those that it reads in the last state.
+    The others are the deviation of that hint, its weight on its own token, and the root mean square
+    of the convolutions' taps at t + 1.
     """
-    # hints go through the output too, before the last state does
+    # hints pass through the output layer too, before the last state does
     *_, last = on_the_way(model, [model.output], tokens, lambda _, state: state)
     following = tokens[:, 1:].flatten()
     h = model.embedding(tokens) + model.position.weight[:tokens.shape[1]]
@@ -104,14 +103,14 @@ def constant(steps: int, batch: int = 32) -> Budget:
 
 def watching(part: str, models: dict[str, tuple[str, dict]], steps: int,
              task: RandomTokens = RANDOM) -> list[Arm]:
-    """`models`: what to call it -> its name among the regimes, and its changes."""
+    """Return a comparison. `models`: label -> name of the regime, and its changes."""
     builds = {shown: partial(watched, name, task, steps // EVERY, **changes)
               for shown, (name, changes) in models.items()}
     return comparison(part, builds, task, constant(steps), AT_ONE_RATE, measure=profile)
 
 
 def on_random_tokens(steps: int) -> list[Arm]:
-    """The regimes and the frozen hint for so many steps, each other change until its drop."""
+    """Train the regimes and the frozen hint for `steps`, and each other change until its drop."""
     once = {name: partial(RegimeModel, name, RANDOM.vocabulary, layers=1, max_length=RANDOM.length)
             for name in (HINT, "GT-AugGeom")}
     return [*watching("random", {name: (name, {}) for name in REGIMES}, steps),
@@ -137,11 +136,11 @@ def small() -> list[Arm]:
 
 
 def medium() -> list[Arm]:
-    """The regimes on random tokens for 3000 steps, and on the shipped text as the notebook trains.
+    """Train the regimes on random tokens for 3000 steps, and on the text as in the notebook.
 
-    That is with the 3500 words that the text has more than once, and with the predictive hint
-    frozen as well. A step launches some 200 kernels, so it takes about 4 ms however small it is: 20
-    minutes one after another.
+    The text has 3500 words that occur more than once. There the predictive hint is also frozen. A
+    step launches some 200 kernels, so even a small one takes about 4 ms. One after another, the
+    runs take 20 minutes.
     """
     task = Words(types=3500, context=128)
     frozen = {HINT + ", frozen": partial(Hinted, HINT, task.vocabulary, task.context, dropout=0.1,
@@ -150,13 +149,13 @@ def medium() -> list[Arm]:
 
 
 def paper() -> list[Arm]:
-    """The notebook's words need a network; with --corpus the text is another."""
+    """Train on the notebook's words, which need a network; --corpus replaces the text."""
     task = Words(types=10_000, context=128, corpus="wikitext-2", size=11_000_000)
     return [*on_random_tokens(3000), *as_in_the_notebook(task, on_words(task))]
 
 
 def as_in_the_notebook(task: Words, models: dict[str, partial]) -> list[Arm]:
-    """5000 steps at one rate. There dropout ends after the first evaluation; here it doesn't."""
+    """Train 5000 steps at one rate. The notebook's dropout ends after the first evaluation."""
     budget = Budget(steps=5000, batch=24, lr_end=1.0, warmup=0, weight_decay=1e-5,
                     evaluate_every=100)
     return comparison("words", models, task, budget, Protocol.stated(3e-4, (0, 1, 2)))

@@ -40,5 +40,5 @@ STUDIES = {study.name: study for study in (
     regimes.STUDY,
     sudoku.STUDY,
 )}
-# what is measured in a network that others have trained
+# measurements in a network that others have trained
 MEASUREMENTS = {study.name: study for study in (real.STUDY, real_graft.STUDY, real_sentence.STUDY)}

@@ -1,6 +1,6 @@
 """The geometric Transformers on 4 × 4 Sudoku and on two moons.
 
-Each learns with and without penalties that ask a diagram to commute.
+Each learns with and without penalties for a diagram that doesn't commute.
 
     by grid     puzzles whose grids training never shows
     published   the notebook's puzzles, in these small models
@@ -29,7 +29,7 @@ from studies.engine.run import Study
 
 CONFIGS = {"cpu": GeometricConfig(width=32, hidden=128, layers=2, heads=4, max_length=16),
            "paper": GeometricConfig(width=64, hidden=256, layers=2, heads=4, max_length=16)}
-# weights of the published penalty: the one that is suggested, and two more; and of the true ones
+# weights of the published penalty, the suggested one and two more; and of the true ones
 LAMBDAS, SUGGESTED, TRUE = (5e-3, 5e-1), 5e-2, 0.1
 TRIPLES = triples()
 GIVENS = (4, 6, 8, 10, 12)  # the notebook has 8
@@ -42,7 +42,7 @@ def weighted(weight: float, penalty: Callable, model: PointModel, x: Tensor, h: 
 # ------------------------------------------------------------ Sudoku
 
 def unit_graph() -> RelationGraph:
-    """Cells joined where they share a row (relation 0), a column (1) or a block (2)."""
+    """Join cells that share a row (relation 0), a column (1) or a block (2)."""
     joined = [(a, b, k // 4) for k, unit in enumerate(units().tolist())
               for a, b in permutations(unit, 2)]
     *edges, relations = torch.tensor(joined).T
@@ -50,8 +50,7 @@ def unit_graph() -> RelationGraph:
 
 
 class UnitAttention(Attention):
-    """Attention that is told the units: the heads read a cell's row, column, block, and all cells.
-    """
+    """Attention that knows the units: the heads read a cell's row, column, block, and all cells."""
 
     def __init__(self, config: GeometricConfig):
         super().__init__(config.width, 4, config.dropout_of("weights"))
@@ -67,7 +66,7 @@ class UnitAttention(Attention):
 
 
 def make_trunk(config: GeometricConfig, kind: str) -> GeometricTransformer:
-    """A geometric Transformer, or with kind "told" a Transformer with `UnitAttention`."""
+    """Build a geometric Transformer, or for kind "told" a Transformer with `UnitAttention`."""
     if kind != "told":
         return GeometricTransformer(config, kind)
     trunk = GeometricTransformer(config, "transformer")
@@ -94,7 +93,7 @@ def published_penalty(model: PointModel, x: Tensor, h: Tensor) -> Tensor:
 
 
 def permute_digits(x: Tensor, order: Tensor) -> Tensor:
-    """Rename the given digits; a blank stays what it is."""
+    """Rename the given digits; a blank stays blank."""
     return torch.cat([torch.where(x[..., 4:] == 1, x[..., order], x[..., :4]), x[..., 4:]], dim=-1)
 
 
@@ -128,7 +127,7 @@ def solver(config: GeometricConfig, kind: str, options: dict, weight: float = 0.
 
 @torch.no_grad()
 def scores(task: Sudoku, model: PointModel) -> dict:
-    """Accuracies, how far the cells of a triple differ, and the norms of states and readout.
+    """Return accuracies, the spread of a triple's cells, and the norms of states and readout.
 
     "spread" is the squared distance of a triple's cells from their mean, as a share of their
     squared norm.
@@ -173,7 +172,7 @@ class Pointwise(nn.Module):
 def steps_commute(model: PointModel, x: Tensor, h: Tensor) -> Tensor:
     """The lecture's theme as a penalty: a commuting square for each pair of steps of the block.
 
-    It is taken where the block reads.
+    It compares the steps at the block's input.
     """
     pairs = list(combinations(model.trunk.blocks[0].steps.values(), 2))
     weights = [1 / len(pairs)] * len(pairs)
@@ -181,12 +180,12 @@ def steps_commute(model: PointModel, x: Tensor, h: Tensor) -> Tensor:
 
 
 def swap(x: Tensor) -> Tensor:
-    """The half turn that takes one moon to the other."""
+    """Apply the half turn that takes one moon to the other."""
     return x.new_tensor([1.0, 0.5]) - x
 
 
 def swap_square(model: PointModel, x: Tensor, h: Tensor) -> Tensor:
-    """A point that is turned changes its label: this diagram holds for the task."""
+    """The half turn of a point changes its label: this diagram holds for the task."""
     labelled = (model.states, model.write, lambda z: z.flip(-1))
     return Diagram(labelled, (swap, model.states, model.write), name="swap").mismatch(x)
 
@@ -227,10 +226,10 @@ def small() -> list[Arm]:
 
 
 def notebook() -> list[Arm]:
-    """The course notebook's two blocks with its penalty, and the positions that it lacks.
+    """Train the course notebook's two blocks with its penalty, and with positions, which it lacks.
 
-    It trains 50 epochs of 18 batches at one rate, by Adam and without clipping. This trains 950
-    steps, 50 more, by AdamW without decay, and clips.
+    The notebook trains 50 epochs of 18 batches at one rate, by Adam without clipping. This study
+    trains 950 steps, 50 more, by AdamW without decay and with clipping.
     """
     budget = Budget(steps=50 * 19, batch=32, lr=1e-3, lr_end=1.0, warmup=0, weight_decay=0.0,
                     evaluate_every=5 * 19)
@@ -239,7 +238,7 @@ def notebook() -> list[Arm]:
     found = []
     for givens in GIVENS:
         models = {name: ARMS[name] for name in ("Transformer", FEW[0], "GT-Lite")}
-        if givens == 8:  # as the notebook has it
+        if givens == 8:  # the notebook's number
             models[f"GT-Lite, λ = {SUGGESTED:g}"] = (*ARMS["GT-Lite"], SUGGESTED)
         found += solve(f"notebook, {givens} givens", Sudoku(givens=givens), config, models, budget,
                        Protocol.stated(budget.lr, range(8)))
@@ -247,7 +246,7 @@ def notebook() -> list[Arm]:
 
 
 def arrange(found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dict:
-    """Each comparison under its name; the moons with their floor."""
+    """Return each comparison under its name; the moons have their floor."""
     if "moons" in found:
         task = tasks["moons"]
         x, y = task.sample("validation")

@@ -20,7 +20,7 @@ Weights = dict[str, Tensor]
 
 
 def _small(name: str) -> nn.Module:
-    """A named configuration with nothing but its size changed."""
+    """Build a named configuration at a small size, without other changes."""
     configuration = CONFIGURATIONS[name]
     backbone = replace(configuration.backbone, width=WIDTH, layers=LAYERS, heads=HEADS,
                        hidden=8 * WIDTH // 3, max_length=LENGTH)
@@ -28,7 +28,7 @@ def _small(name: str) -> nn.Module:
 
 
 def _backbone(public: Weights) -> Weights:
-    """All but the residuals."""
+    """Translate all weights except those of the residuals."""
     ours = {"embedding.weight": public["transformer.wte.weight"],
             "trunk.norm.weight": public["ln_f.weight"]}
     for block in range(LAYERS):
@@ -47,7 +47,7 @@ def _backbone(public: Weights) -> Weights:
 
 
 def _delta(public: Weights) -> Weights:
-    """d_v = 1: the heads of β and v at each sublayer."""
+    """Translate models with d_v = 1, which have heads of β and v at each sublayer."""
     ours = _backbone(public)
     for block in range(LAYERS):
         theirs, *sublayers = _block(block)
@@ -58,10 +58,10 @@ def _delta(public: Weights) -> Weights:
 
 
 def _matrix(public: Weights) -> Weights:
-    """d_v = 4: also the compressor of each block, the readout and the expander, where it has one.
+    """Translate models with d_v = 4: also the blocks' compressors, the readout and any expander.
 
-    A kernel over positions lies in a module "shortconv", one over channels beside the sum's
-    weights.
+    A kernel over positions is in a module "shortconv", a kernel over channels beside the weights
+    of the sum.
     """
     ours = _delta(public)
     kernel = "shortconv.weight" if "readout.shortconv.weight" in public else "weight"
@@ -78,7 +78,7 @@ def _matrix(public: Weights) -> Weights:
 
 
 def _block(block: int) -> tuple[str, str, str]:
-    """The public name of a block, and ours of its two sublayers."""
+    """The public name of a block, and our names of its two sublayers."""
     first, second = 2 * block, 2 * block + 1
     return f"transformer.h.{block}", f"trunk.layers.{first}", f"trunk.layers.{second}"
 

@@ -1,8 +1,8 @@
-"""Dropout by a rule in place of chance, so that two models can be compared in training mode.
+"""Dropout by a rule instead of at random, so that two models can be compared in training mode.
 
 The k-th call (from 0) drops every feature i with i + k divisible by PERIOD, and divides the others
 by 1 − p. So a model that drops elsewhere, in another order or with another p gives other numbers.
-The rule sees the last axis alone: two models may lay out batch and positions differently.
+The rule depends on the last axis alone, so two models may lay out batch and positions differently.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ PERIOD = 5
 
 @contextmanager
 def dropout_by_rule() -> Iterator[None]:
-    """Replace dropout, also of attention weights; calls with p = 0 or in evaluation don't count."""
+    """Replace all dropout, attention's too. Calls with p = 0 or in evaluation mode don't count."""
     calls, attention = count(), F.scaled_dot_product_attention
 
     def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

@@ -19,7 +19,7 @@ Weights = dict[str, Tensor]
 
 
 def _small(name: str, width: int = WIDTH, **sizes: int) -> ContinuousModel:
-    """A named configuration with nothing but its sizes changed."""
+    """Build a named configuration at small sizes, without other changes."""
     configuration = CONFIGURATIONS[name]
     backbone = replace(configuration.backbone, width=width, layers=LAYERS, heads=HEADS,
                        hidden=4 * width, max_length=LENGTH)
@@ -27,12 +27,12 @@ def _small(name: str, width: int = WIDTH, **sizes: int) -> ContinuousModel:
     return ContinuousModel(Transformer(backbone, configuration.residual, **options), DIM)
 
 
-# ---------------------------------------------------------------- weights of theirs -> ours
+# ---------------------------------------------------------------- their weights -> ours
 
 def _transformer(public: Weights, residual: Callable[[Weights, str], Weights]) -> Weights:
-    """The maps around the trunk, its last norm, the sublayers, and what `residual` finds.
+    """Translate the maps around the trunk, its last norm, the sublayers, and their residuals.
 
-    `residual` gets a block's weights, and "attn" or "mlp".
+    `residual` translates the latter from a block's weights and "attn" or "mlp".
     """
     ours = {"read.weight": public["input_proj.weight"], "read.bias": public["input_proj.bias"],
             "write.weight": public["output_proj.weight"],
@@ -66,7 +66,7 @@ def _nothing(public: Weights, kind: str) -> Weights:
 
 
 def _delta(public: Weights, kind: str) -> Weights:
-    """Our first layers of k and β are one map."""
+    """Translate delta's weights. Our first layers of k and β are one map."""
     theirs, ours = _under(f"delta_{kind}.", public), {}
     for part in ("weight", "bias"):
         first = (f"{net}_net.0.{part}" for net in ("k", "beta"))
@@ -90,7 +90,7 @@ def _jpmhc(public: Weights, kind: str) -> Weights:
 
 
 def _hybrid(public: Weights, kind: str) -> Weights:
-    """Our four nets lie side by side."""
+    """Translate the hybrid's weights. Ours has the four nets side by side."""
     theirs = _under(f"geo_{kind}.", public)
     ours = {"before": public[f"h_pre_{kind}.weight"], "after": public[f"h_post_{kind}.weight"]}
     for part in ("weight", "bias"):

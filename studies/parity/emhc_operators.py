@@ -27,16 +27,16 @@ class OneSublayer(nn.Module):
 
 
 def absorbed(public: Weights, norm: str, linear: str, name: str) -> Weights:
-    """A linear map that also does what the norm's weight and bias before it do."""
+    """Return the linear map composed with the weight and bias of the norm before it."""
     weight = public[f"{linear}.weight"]
     return {f"{name}.weight": weight * public[f"{norm}.weight"],
             f"{name}.bias": public[f"{linear}.bias"] + weight @ public[f"{norm}.bias"]}
 
 
-# ---------------------------------------------------------------- weights of theirs -> ours
+# ---------------------------------------------------------------- their weights -> ours
 
 def _renamed(public: Weights, names: dict[str, str]) -> Weights:
-    """Weights by our names, for each pair of their beginnings."""
+    """Rename weights: {beginning of a public name: beginning of ours}."""
     return {ours + name.removeprefix(theirs): weight for theirs, ours in names.items()
             for name, weight in public.items() if name.startswith(theirs)}
 
@@ -47,7 +47,7 @@ def _jpmhc(public: Weights) -> Weights:
 
 
 def _hybrid(public: Weights) -> Weights:
-    """With weights and biases of norms, or without. 1e-8 is added to k there."""
+    """Translate a hybrid, whose norms may have weights and biases. Its code adds 1e-8 to k."""
     ours = _renamed(public, {"layer.": "layer.", "mixer.geo_proj.0": "residual.generator.0.down",
                              "mixer.geo_proj.2": "residual.generator.1",
                              "mixer.route_proj": "residual.router"})
@@ -59,7 +59,7 @@ def _hybrid(public: Weights) -> Weights:
 
 
 def _guarded(bias: Tensor) -> Tensor:
-    """u, v and β come before k, and the gate after it."""
+    """Reorder rows so that u, v and β come before k, and the gate after it."""
     guard = torch.zeros_like(bias)
     guard[2 * STREAMS + 1:-1] = 1e-8
     return bias + guard

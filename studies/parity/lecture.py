@@ -20,13 +20,13 @@ Names = Mapping[str, str]   # prefix of the public names -> prefix of ours
 
 
 def renamed(names: Names, public: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Every public weight whose prefix is among the names, under ours."""
+    """Return every public weight whose prefix is in `names`, under our name."""
     return {ours + name.removeprefix(theirs): weight for name, weight in public.items()
             for theirs, ours in names.items() if name.startswith(theirs + ".")}
 
 
 def in_blocks(names: Names, theirs: str = "", ours: str = "blocks.") -> Names:
-    """The names of one block's parts, for every block."""
+    """Repeat the names of one block's parts for every block."""
     return {f"{theirs}{block}.{name}": f"{ours}{block}.steps.{mine}"
             for block in range(BLOCKS) for name, mine in names.items()}
 
@@ -49,7 +49,7 @@ MIXER = {"attn": "A.f.attention", "n1": "A.norm", "ffn.0": "F.f.0", "ffn.2": "F.
 
 
 def messages(depth: int, theirs: str = "layers.") -> Names:
-    """The rounds of GeometricTransformerV2, as a step G."""
+    """The names of the rounds of GeometricTransformerV2, as a step G."""
     rounds = ["G.f.passing", *(f"G.f.later.{k}" for k in range(depth - 1))]
     return {f"{theirs}{k}.edge_mlp.{part}": f"{ours}.{name}" for k, ours in enumerate(rounds)
             for part, name in ((0, "inside"), (2, "out"))}
@@ -62,13 +62,13 @@ def full(depth: int) -> Names:
 # ------------------------------------------------------------ a model's ends
 
 def language(names: Names) -> Names:
-    """Of a language model of week 1 or 6."""
+    """The names of a language model of week 1 or 6."""
     return in_blocks(names, "layers.", "trunk.blocks.") | {
         "tok": "embedding", "ln": "trunk.norm", "out": "output"}
 
 
 def regime(names: Names, layers: str) -> Names:
-    """Of a model of the zoo, or of the check for leakage."""
+    """The names of a model of the zoo, or of the check for leakage."""
     return in_blocks(names, layers) | {"emb": "embedding", "pos": "position", "out": "output"}
 
 

@@ -37,9 +37,9 @@ class LectureModel:
 
     Attributes:
         number: the listing, the slide or the notebook that defines it.
-        make: takes its sizes by name.
-        sizes: as published.
-        remark: what to keep in mind.
+        make: builds the model from its sizes, given by name.
+        sizes: the published ones.
+        remark: a caution.
     """
 
     number: str
@@ -49,9 +49,9 @@ class LectureModel:
     source: str = "GT"   # a key of claims.SOURCES
 
     def model(self, **sizes) -> nn.Module:
-        """The model with these sizes in place of its own.
+        """Build the model with these sizes in place of its own.
 
-        Raises: ValueError for anything else than one of its sizes.
+        Raises: ValueError for a name that isn't one of its sizes.
         """
         for name in sizes:
             require_option("size", name, self.sizes)
@@ -67,12 +67,12 @@ def decoder(kind: str, **config) -> GeometricDecoder:
 
 
 def puzzles(kind: str, **config) -> PointModel:
-    """Cells (B, 16, 5) to scores of digits (B, 16, 4)."""
+    """Build a model from cells (B, 16, 5) to scores of digits (B, 16, 4)."""
     return PointModel(encoder(kind, **config), 5, 4)
 
 
 def nodes(graph: RelationGraph, inputs: int, **config) -> PointModel:
-    """Features of vertices (B, T, inputs) to scores of two labels, over one graph."""
+    """Build a model from features of vertices (B, T, inputs) to scores of two labels."""
     return PointModel(encoder("G", **config), inputs, 2, (graph,))
 
 
@@ -83,17 +83,17 @@ def words(kind: str, vocabulary: int, **config) -> TokenModel:
 # ------------------------------------------------------------ the notebook of week 6
 
 def skip_graph(length: int) -> RelationGraph:
-    """The path graph with relations 0 and 1, and i -> i + 2 as relation 2."""
+    """Return the path graph with relations 0 and 1, and i -> i + 2 as relation 2."""
     path, here = path_graph(length), torch.arange(max(length - 2, 0))
     return RelationGraph(torch.cat([path.edges, torch.stack([here, here + 2])], dim=1),
                          torch.cat([path.relations, torch.full_like(here, 2)]))
 
 
 class TimeMajor(nn.Module):
-    """Positions and messages as the notebook of week 6 has them: (B, T, D) -> (B, T, D).
+    """The positions and messages of the notebook of week 6: (B, T, D) -> (B, T, D).
 
-    It flattens states position by position, and numbers the ends of the edges sequence by sequence.
-    So with three or more sequences, every message goes from one to another.
+    The notebook flattens states position by position, but numbers the ends of edges sequence by
+    sequence. So with three or more sequences, every message goes from one sequence to another.
     """
 
     leaks = True

@@ -1,8 +1,8 @@
-"""What a public model computed, and how ours takes its weights.
+"""The stored outputs of public models, and the translation of their weights to ours.
 
 A fixture is one .npz file: a public model's weights (`weight/NAME`, small and exact in float16),
 its input and its outputs, and the gradients of a loss in its weights and its input, all computed in
-float32 by the public code itself. Its `made` says where that code is, and how it was called.
+float32 by the public code itself. Its `made` names that code and the call.
 """
 
 import json
@@ -24,17 +24,17 @@ FIXTURES = Path(__file__).parent / "fixtures"
 class Public:
     """A model of a public repository, with the model of this book that computes the same.
 
-    `translate` is differentiable, so a gradient in the public model's weights can be taken through
-    ours. Weights that it leaves out are those that the public model has and doesn't use.
+    `translate` is differentiable, so gradients in the public model's weights can be computed
+    through our model. It leaves out the weights that the public model has but doesn't use.
     """
 
     label: str                       # also the name of the fixture's file
     source: str                      # a key of claims.SOURCES
     name: str                        # the paper's name of the model
-    ours: str                        # what a reader calls, such as 'CONFIGURATIONS["emhc-gpt"]'
+    ours: str                        # our model, such as 'CONFIGURATIONS["emhc-gpt"]'
     build: Callable[[], nn.Module]   # that, at the fixture's size
     translate: Callable[[dict[str, Tensor]], dict[str, Tensor]]   # public weights -> ours, by name
-    differs: str = ""                # where training isn't the same although the function is
+    differs: str = ""                # differences in training between models of the same function
 
     @cached_property
     def fixture(self) -> "Fixture":
@@ -49,10 +49,10 @@ class Fixture:
         made: "repository", "commit", "file", "model" (the class and its arguments) and "how".
         weights, gradients: by the public names. Gradients are of (output · cotangent).sum(), in
             training mode.
-        inputs: what the model is called with, in order.
+        inputs: the model's arguments, in order.
         output: in evaluation mode.
-        training_output: in training mode, with `dropout_by_rule`; the same where the model has no
-            dropout.
+        training_output: in training mode, with `dropout_by_rule`; equal to `output` for a model
+            without dropout.
         cotangent: like output.
     """
 

@@ -9,7 +9,7 @@ HEAD = ("model", "ours", "outputs", "gradients")
 
 
 def rows(public: list[Public] = PUBLIC) -> list[tuple[str, ...]]:
-    """One line per public model: its name, ours, and the largest relative differences."""
+    """Return a line per public model: its name, ours, and the largest relative differences."""
     return [_row(model) for model in public]
 
 
@@ -20,7 +20,7 @@ def _row(public: Public) -> tuple[str, ...]:
 
 
 def text() -> str:
-    """For a terminal."""
+    """Return the table for a terminal."""
     lines = [HEAD, *rows()]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
@@ -28,9 +28,9 @@ def text() -> str:
 
 
 def table(public: list[Public] = PUBLIC) -> str:
-    """For a page: a table per paper, with a line of numbers and a line of words per model.
+    """Return a page's tables, one per paper, with a line of numbers and one of words per model.
 
-    Both wrap, so that a phone shows all of it.
+    Both lines wrap, so that a phone shows the whole table.
     """
     return "".join(f"<p><strong>{html.escape(source)}</strong></p>{_table(list(models))}"
                    for source, models in groupby(public, key=lambda model: model.source))
@@ -53,7 +53,7 @@ def _lines(public: Public) -> str:
 
 
 def _place(made: dict[str, str]) -> str:
-    """What was run, linked to the file where it lies in the repository."""
+    """Return the name of the public model, linked to its file in the repository."""
     file, model = html.escape(made["file"]), html.escape(made["model"])
     if "/" in file:
         address = f"https://{made['repository']}/blob/{made['commit']}/{file}"
