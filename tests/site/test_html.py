@@ -9,7 +9,6 @@ from urllib.parse import unquote, urlsplit
 
 import lxml.html
 import yaml
-from bs4 import BeautifulSoup
 
 ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]
