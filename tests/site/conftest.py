@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import lxml.html
 import pytest
 import yaml
 from bs4 import BeautifulSoup
@@ -23,6 +24,8 @@ SITE = ROOT / "_build/html"
 SET = "() => Promise.all([window.MathJax && MathJax.startup.promise, document.fonts.ready])"
 ELSEWHERE = re.compile(r"^(?!file:|data:|blob:|(?:http|ws)://127\.0\.0\.1[:/])")
 PHONE, DESKTOP = 390, 1280
+SLIDERS = "contains(concat(' ', @class, ' '), ' geolab-explore ')"
+OTHER = f"//article//*[not(descendant-or-self::*[{SLIDERS}] or ancestor::*[{SLIDERS}])]"
 
 
 def toc() -> list[str]:
@@ -178,14 +181,18 @@ def firefox(playwright, firefox_path):
 
 @pytest.fixture(scope="session")
 def in_firefox(firefox, name, tmp_path_factory):
-    """A page without its formulas, which take longer than all that is tried."""
+    """A page's sliders alone: its formulas and its text take longer than all that is tried."""
     context = firefox.new_context(viewport={"width": PHONE, "height": 844},
                                   reduced_motion="reduce")
     visit, page = Visit(context.new_page(), name), SITE / f"{name}.html"
     text, found = re.subn(r"<script[^>]*/mathjax/[^>]*></script>", "", page.read_text())
     assert found, f"{name} loads MathJax in another way"
+    tree = lxml.html.document_fromstring(text)
+    for other in tree.xpath(OTHER):
+        other.drop_tree()
+    tree.head.insert(0, tree.makeelement("base", href=page.as_uri()))
     copy = tmp_path_factory.mktemp("firefox") / page.name
-    copy.write_text(text.replace("<head>", f'<head><base href="{page.as_uri()}">', 1))
+    copy.write_bytes(lxml.html.tostring(tree, encoding="utf-8", doctype="<!DOCTYPE html>"))
     visit.page.goto(copy.as_uri())
     visit.page.evaluate("() => document.fonts.ready")
     yield visit

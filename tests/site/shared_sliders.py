@@ -1,6 +1,8 @@
 """A slider of a built page, moved as a reader moves it, in any browser."""
 
+import base64
 import io
+from functools import cached_property
 
 import numpy as np
 from PIL import Image
@@ -94,8 +96,20 @@ class Slider:
         box = self.element.evaluate(PLACE, "track")
         return box["x"] + 2 + share * (box["width"] - 4), box["y"] + box["height"] / 2
 
+    @cached_property
+    def devtools(self):
+        """Chromium's own protocol, by which a screenshot takes a tenth of the time."""
+        return self.page.context.new_cdp_session(self.page)
+
     def pixels(self) -> Pixels:
-        return Pixels(self.page.screenshot(clip=self.element.evaluate(PLACE, "picture")))
+        """The picture as it is painted."""
+        clip = self.element.evaluate(PLACE, "picture")
+        if self.page.context.browser.browser_type.name == "firefox":
+            return Pixels(self.page.screenshot(clip=clip))
+        x, y = self.page.evaluate("() => [scrollX, scrollY]")  # the protocol counts from the top
+        clip |= {"x": clip["x"] + x, "y": clip["y"] + y, "scale": 1}
+        taken = self.devtools.send("Page.captureScreenshot", {"clip": clip})
+        return Pixels(base64.b64decode(taken["data"]))
 
     def alike(self, j: int, k: int) -> list[str]:
         """What is the same at two stops, of value, picture and alt text."""

@@ -28,8 +28,12 @@ def test_each_stop_says_its_value(phone):
     assert [slider.values for slider in sliders(phone)] == said
 
 
-def test_keys_move_the_picture(phone):
-    """The middle differs from both ends, as a picture too. With two values there is none."""
+def test_keys_mouse_and_finger_move_the_picture(phone):
+    """One slider after the other, so that the page scrolls to each once.
+
+    The middle differs from both ends, as a picture too. With two values there is none.
+    """
+    mouse = phone.page.mouse
     for slider in sliders(phone):
         middle, last = (slider.last + 1) // 2, slider.last
         assert slider.press("Home", 0), slider.values
@@ -41,20 +45,15 @@ def test_keys_move_the_picture(phone):
         assert not slider.alike(0, middle) and slider.pixels() != first, slider.values
         assert middle == last or not slider.alike(middle, last), slider.values
 
-
-def test_the_mouse_moves_the_picture(phone):
-    mouse = phone.page.mouse
-    for slider in sliders(phone):
+        slider.reset()
         mouse.move(*slider.at(0.5))
         mouse.down()
         assert slider.reaches(*slider.inner) >= 0, slider.values
         mouse.move(*slider.at(1))
         mouse.up()
-        assert slider.reaches(slider.last, slider.last) > 0, slider.values
+        assert slider.reaches(last, last) > 0, slider.values
 
-
-def test_a_finger_moves_the_picture(phone):
-    for slider in sliders(phone):
+        slider.reset()
         for share, stops in ((0.5, slider.inner), (0, (0, 0))):
             phone.page.touchscreen.tap(*slider.at(share))
             assert slider.reaches(*stops) >= 0, (share, slider.values)

@@ -2,21 +2,14 @@
 
 import json
 import pickle
-from copy import deepcopy
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict
 
 import pytest
 import torch
-from torch import nn
 
-from geolab.tasks import Negation
-from geolab.training import Budget
-from studies.engine.arm import EQUAL, comparison
+from studies.engine.arm import EQUAL
 from studies.engine.estimate import amount
-from studies.engine.protocol import Protocol
 from studies.engine.results import path_of, read
-from studies.engine.run import Part, Study, run_study
 from studies.experiments.registry import STUDIES
 
 SIZES = [(name, size) for name, study in STUDIES.items() for size in study.sizes]
@@ -142,82 +135,3 @@ def missing(content, arms):
 @pytest.mark.parametrize("name, size", STORED)
 def test_the_stored_file_is_of_these_arms(name, size):
     assert missing(read(path_of(name, size)), STUDIES[name].arms(size)) == []
-
-
-def toy():
-    models = {"bias": partial(nn.Linear, 4, 4), "no bias": partial(nn.Linear, 4, 4, bias=False)}
-    task = Negation(dim=4, train=32, validation=16)
-    searched = Protocol(rates=(1e-2, 1e-1), seeds=(0, 1, 2), few=(0, 1), search_steps=2,
-                        widen=False, variations=("half the steps", "equal time"))
-    return [*comparison("searched", models, task, Budget(steps=4), searched),
-            *comparison("stated", models, task, Budget(steps=4, warmup=1),
-                        Protocol.stated(1e-2, (0, 1, 2)))]
-
-
-@pytest.fixture
-def made(tmp_path):
-    """What the toy's file would hold."""
-    (tmp_path / "toy.cpu.cpu").mkdir()
-    (tmp_path / "toy.cpu.cpu" / "paces.json").write_text(
-        '{"searched": {"bias": 1.0, "no bias": 0.8}}')
-    return plain(run_study(Study("toy", "", {"cpu": toy}), folder=tmp_path))
-
-
-def test_a_file_is_of_the_arms_that_made_it(made):
-    assert missing(made, toy()) == []
-    assert {run["model"] for run in made["searched"]["sensitivity"]["equal time"]} == {"no bias"}
-
-
-OTHERS = {
-    "steps": lambda arm: replace(arm, budget=replace(arm.budget, steps=5)),
-    "warm-up": lambda arm: replace(arm, protocol=replace(arm.protocol, warmups=(0.3,))),
-    "seeds": lambda arm: replace(arm, protocol=replace(arm.protocol, seeds=(0, 1, 3))),
-    "search": lambda arm: replace(arm, protocol=replace(arm.protocol, search_seeds=(7,))),
-    "variations": lambda arm: replace(arm, protocol=replace(arm.protocol,
-                                                            variations=("twice the steps",))),
-    "model": lambda arm: replace(arm, build=partial(nn.Linear, 4, 5)),
-    "name": lambda arm: replace(arm, name=f"{arm.name}!")}
-
-
-@pytest.mark.parametrize("other", OTHERS)
-def test_another_arm_is_seen(other, made):
-    assert missing(made, list(map(OTHERS[other], toy()))) == ["searched", "stated"]
-
-
-@pytest.mark.parametrize("change", [
-    lambda one: one["runs"].pop(),
-    lambda one: one["sensitivity"]["half the steps"].pop(),
-    lambda one: one["sensitivity"]["equal time"].pop(0),
-    lambda one: one["sensitivity"].pop("equal time"),
-    lambda one: one["pace"].update({"no bias": 1.0}),
-    lambda one: one["pace"].update({"bias": 1.2}),
-    lambda one: one.pop("protocol"),
-    lambda one: one["parameters"].update({"bias": 21})])
-def test_an_entry_that_is_lost_or_changed_is_seen(change, made):
-    content = deepcopy(made)
-    change(content["searched"])
-    assert missing(content, toy()) == ["searched"]
-
-
-def test_what_is_not_finished_may_be_missing_where_the_file_says_so(made):
-    made["searched"]["runs"] = [run for run in made["searched"]["runs"] if run["model"] == "bias"]
-    assert missing(made, toy()) == ["searched"]
-    assert missing(made | {"unfinished": {"searched: no bias": 3}}, toy()) == []
-    assert missing(made | {"unfinished": {"searched: bias": 3}}, toy()) == ["searched"]
-    del made["stated"]
-    names = ("searched: no bias", "stated: bias", "stated: no bias")
-    assert missing(made | {"unfinished": dict.fromkeys(names, 3)}, toy()) == []
-
-
-def test_comparisons_in_one_list_are_told_apart_by_their_task(tmp_path):
-    reflection = STUDIES["reflection"]
-    sizes = ("10 inputs", "25 inputs")
-    arms = [replace(arm, budget=replace(arm.budget, steps=2), measure=None)
-            for arm in Part(["delta", "JPmHC, start I"]).of(reflection, "cpu") if arm.part in sizes]
-    small = replace(reflection, sizes={"cpu": lambda: arms})
-    content = plain(run_study(small, folder=tmp_path))
-    content["budget"]["steps"] = 2  # the file says what is published
-    assert missing(content, arms) == []
-    lost = [run for run in content["runs"] if run["train"] == 10][0]
-    content["runs"].remove(lost)
-    assert missing(content, arms) == ["10 inputs"]

@@ -217,17 +217,6 @@ def test_a_model_that_no_file_builds_is_refused():
         sources.of([replace(toy()[0], build=build)])
 
 
-def test_checkpoints_of_other_code_need_a_reason(tmp_path):
-    run_study(TOY, part=Part(["linear"], [0]), folder=tmp_path)
-    marked = tmp_path / "toy.cpu.cpu" / "sources"
-    marked.write_text("edited")
-    with pytest.raises(ValueError, match="holds checkpoints that other code made"):
-        run_study(TOY, part=Part(["linear"], [0]), folder=tmp_path)
-    found = run_study(TOY, part=Part(["linear"], [0]), folder=tmp_path, reason="a comment moved")
-    assert found["forced"]["reason"] == "a comment moved"
-    assert found["forced"]["sources of checkpoints"] == "edited"
-
-
 # ---------------------------------------------------------------- side by side
 
 def test_jobs_are_processes_and_results_keep_their_order(tmp_path, monkeypatch):
@@ -248,10 +237,6 @@ def test_jobs_are_processes_and_results_keep_their_order(tmp_path, monkeypatch):
     assert len({process for _, process in found} - {os.getpid()}) == 2
     with pytest.raises(ValueError, match="the loss is not finite"):
         side_by_side(jobs.fail, [(0,), (1,)], 2)
-
-
-def test_one_job_needs_no_process():
-    assert side_by_side(divmod, [(7, 2), (9, 4)], 1) == [(3, 1), (2, 1)]
 
 
 def test_the_registry_holds_each_study_under_its_own_name():
