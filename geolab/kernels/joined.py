@@ -1,9 +1,8 @@
-"""What lies between two sublayers: the write of one, joined with the generator and the read of the
-next,
+"""The kernels between two sublayers: the write of one, joined with the generator of the next,
 
-    Z = H X + b ⊗ h        y = W (z / rms z)        u = aᵀZ, with a from y
+    Z = H X + b ⊗ h        y = W (z / rms z)        then u = aᵀZ, with a from y
 
-and its gradient, which forms ∂Z on chip and never writes it.
+and the gradient of all three, which forms ∂Z on chip and never writes it.
 
 The forward pass has two phases, because a follows from y, for which all of Z is needed. The first
 one reads X and h, and writes Z and its products with W. The second one reads Z for u. They move
@@ -20,64 +19,50 @@ and writes ∂X and ∂h. The phases move n + 1 and 3n + 3 vectors per token. Au
 a ⊗ ∂u, what comes through y, and G, each as large as Z, and read and add them.
 
 So the read doesn't write its gradient with respect to Z. It hands the factors a and ∂u back to the
-kernel that needs them, as the gradients of two more outputs of the first phase, its ports, which
-take no memory. Nothing else ever sees a port.
+kernel that needs them, as the gradients of two more outputs of the first phase. These two outputs
+are its ports. They take no memory, and `stream_read` alone takes them.
 
 Legend: N tokens, n streams, d features per stream, O outputs y per token, padded to OUTPUTS;
 r = 1 / rms z. Outputs, W, r, coefficients and sums are float32.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-from geolab.checks import require_leading, require_width
 from geolab.kernels import generate, launch
 from geolab.kernels.launch import buffer, expanded, twin
-from geolab.kernels.streams import read_apart
 from geolab.kernels.tiles import Layout
 
 
 @twin
-def stream_generate_read(x: Tensor, weight: Tensor, eps: float,
-                         generated: Callable) -> tuple[Tensor, ...]:
-    """X, aᵀX and the coefficients, as `operators.stream_generate_read`, for n up to 4.
+def stream_generate(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor, tuple]:
+    """X, y and the ports, as `operators.stream_generate`, for n up to 4.
 
-    The forward pass moves (2n + 1) d numbers per token. The backward pass adds up what comes back
-    from all that reads X, in (n + 1) d and (3n + 1) d numbers.
+    With `stream_read` the forward pass moves (2n + 1) d numbers per token. The backward pass adds
+    up what comes back from all that reads X, in (n + 1) d and (3n + 1) d numbers.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     launch.require("x", x=x, weight=weight)
     x = x.contiguous()
-    port, *found = _stream_join(x, weight.float().contiguous(), eps, None, None)
-    return _heard(_Ported.apply(x, port), *found[:3], generated)
+    port, y, *ports, _ = _stream_join(x, weight.float().contiguous(), eps, None, None)
+    return _Ported.apply(x, port), y, tuple(ports)
 
 
 @twin
 def stream_join(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor, weight: Tensor,
-                eps: float, generated: Callable) -> tuple[Tensor, ...]:
-    """Z, aᵀZ and the coefficients, as `operators.stream_join`, for n up to 4.
+                eps: float) -> tuple[Tensor, Tensor, tuple]:
+    """Z, y and the ports, as `operators.stream_join`, for n up to 4.
 
-    The forward pass moves (3n + 2) d numbers per token, and the backward pass (4n + 4) d.
+    With `stream_read` the forward pass moves (3n + 2) d numbers per token, and the backward pass (4n + 4) d.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     launch.require("x", x=x, matrix=matrix, weights=weights, update=update, weight=weight)
     *tokens, n, d = x.shape
     given = torch.cat([expanded(matrix, *tokens, n, n).flatten(-2),
                        expanded(weights, *tokens, n)], dim=-1).float()
-    z, *found = _stream_join(x.contiguous(), weight.float().contiguous(), eps, given,
-                             expanded(update, *tokens, d).contiguous())
-    return _heard(z, *found[:3], generated)
-
-
-def _heard(z: Tensor, y: Tensor, u_port: Tensor, a_port: Tensor,
-           generated: Callable) -> tuple[Tensor, ...]:
-    found = generated(y)
-    require_width("weights", found[0], z.shape[-2])
-    require_leading("weights", found[0], 1, z.shape[:-2])
-    a = expanded(found[0], *z.shape[:-1]).float().contiguous()
-    return z, read_apart(z, a, u_port, a_port), *found
+    z, y, *ports, _ = _stream_join(x.contiguous(), weight.float().contiguous(), eps, given,
+                                   expanded(update, *tokens, d).contiguous())
+    return z, y, tuple(ports)
 
 
 class _Ported(torch.autograd.Function):

@@ -90,7 +90,7 @@ class Transformer(nn.Module):
         state = self.layers[0].residual.expand(x)
         # without gradients, probes look at each state
         joined = (torch.is_grad_enabled() and self.config.norm_at == "pre"
-                  and all(layer.residual.joins(state) for layer in self.layers))
+                  and all(layer.residual.joins for layer in self.layers))
         layers, size = list(self.layers), self.recompute or len(self.layers)
         for start in range(0, len(layers), size):
             run = partial(_through, layers[start:start + size], joined)

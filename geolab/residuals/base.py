@@ -55,6 +55,11 @@ class Residual(nn.Module, ABC):
         """How many features `expand` takes and `reduce` gives: D, unless the trunk is wider."""
         return self.width
 
+    @property
+    def joins(self) -> bool:
+        """Whether this residual has a `step` that leaves the write of its state to the next one."""
+        return False
+
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
 
@@ -87,10 +92,6 @@ class Residual(nn.Module, ABC):
     @abstractmethod
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         """state -> state, through one sublayer."""
-
-    def joins(self, state: Tensor) -> bool:
-        """Whether kernels join neighbours at such a state: `step` leaves the write to the next."""
-        return False
 
     def observe(self, state: Tensor, sublayer: Sublayer) -> tuple:
         """The coefficients of this step as a named tuple, for the probes; () where it has none."""

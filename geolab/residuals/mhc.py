@@ -16,16 +16,22 @@ Legend: B batch, T positions, D width, n streams.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number, require_option
-from geolab.operators import rms_linear, sinkhorn, stream_mix_write, stream_read
-from geolab.operators.joined import joins, stream_generate_read, stream_join
+from geolab.operators import (
+    rms_linear,
+    sinkhorn,
+    stream_generate,
+    stream_join,
+    stream_mix_write,
+    stream_read,
+)
 from geolab.residuals.base import Sublayer
 from geolab.residuals.streams import StreamCoefficients, Streams
 from geolab.residuals.weights import Weight, as_linear, normal_matrix, put
@@ -36,10 +42,9 @@ MAPS = ("read", "write", "mix")  # a, b and H
 class ConstrainedMaps(nn.Module):
     """a, b and H of each token, made of one linear map of its features over their root mean square.
 
-    What applies the map is the caller's: `maps(use)` is `use(W, eps, coefficients)`, where
-    `coefficients` makes a, b and H of the map's numbers. So the map can be joined with what comes
-    before and after it, and its weights are read where this module is called. `at` has a, b and H
-    of tokens.
+    `maps()` gives the map's W and bias, and the caller applies W, by `rms_linear` or joined with the
+    write of the sublayer before. `coefficients` makes a, b and H of the logits W (x / rms x) +
+    bias. `at` does both for given tokens.
 
     Arguments:
         features: n · D, or the size of what the maps read.
@@ -94,30 +99,28 @@ class ConstrainedMaps(nn.Module):
         """The coefficients of tokens x, (..., features)."""
         if not self.sizes:
             return self.coefficients(x[..., :0])
-        return self(lambda weight, eps, generated: generated(rms_linear(x, weight, eps)))
+        weight, bias = self()
+        return self.coefficients(rms_linear(x, weight, self.eps) + bias)
 
-    def forward(self, use: Callable[..., Any]) -> Any:
-        return use(*self._map(), self.coefficients)
-
-    def _map(self) -> tuple[Tensor, float]:
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """W (outputs, features) and the bias (outputs)."""
         weight, sizes = self.generate(), self.sizes.values()
         scale = torch.cat([s.expand(k) for s, k in zip(self.scale, sizes, strict=True)])
         if self.norm_weight is not None:
             weight = weight * self.norm_weight
         # scale the matrix, not all the tokens' logits
-        return scale.unsqueeze(-1) * weight, self.eps
+        return scale.unsqueeze(-1) * weight, self.bias
 
-    def coefficients(self, numbers: Tensor) -> StreamCoefficients:
-        """a, b and H of the map's numbers, (..., outputs)."""
-        n, shape = self.streams, numbers.shape[:-1]
+    def coefficients(self, logits: Tensor) -> StreamCoefficients:
+        """a, b and H of their logits, (..., outputs)."""
+        n, shape = self.streams, logits.shape[:-1]
         sizes = list(self.sizes.values())
-        logits = (numbers + self.bias).split(sizes, dim=-1) if sizes else ()
-        named = dict(zip(self.sizes, logits, strict=True))
+        named = dict(zip(self.sizes, logits.split(sizes, dim=-1) if sizes else (), strict=True))
         read, write, mix = (named.get(name) for name in MAPS)
         return StreamCoefficients(
-            numbers.new_full((*shape, n), 1 / n) if read is None else read.sigmoid(),
-            numbers.new_ones(*shape, n) if write is None else 2 * write.sigmoid(),
-            torch.eye(n).to(numbers).expand(*shape, n, n) if mix is None
+            logits.new_full((*shape, n), 1 / n) if read is None else read.sigmoid(),
+            logits.new_ones(*shape, n) if write is None else 2 * write.sigmoid(),
+            torch.eye(n).to(logits).expand(*shape, n, n) if mix is None
             else sinkhorn(mix.unflatten(-1, (n, n)), self.iterations, self.order))
 
 
@@ -172,23 +175,26 @@ class MHC(Streams):
         if self.last and readout == "learned":
             self.head = Readout(streams, width, self.maps.eps)
 
-    def joins(self, state: Tensor) -> bool:
+    @property
+    def joins(self) -> bool:
         # a subclass may take another step
-        return (type(self).forward is MHC.forward and bool(self.maps.sizes)
-                and joins(state, len(self.maps.bias)))
+        return (type(self).forward is MHC.forward and type(self).coefficients is MHC.coefficients
+                and bool(self.maps.sizes))
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        if self.joins(state):
+        if self.joins:
             return self.step(state, sublayer).written()
         return super().forward(state, sublayer)
 
     def step(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
         """`forward` without its last write, from a state or from one that isn't written either."""
+        weight, bias = self.maps()
         if isinstance(state, Unwritten):
-            x, heard, _, write, mix = self.maps(partial(stream_join, *state))
+            x, numbers, ports = stream_join(*state, weight, self.maps.eps)
         else:
-            x, heard, _, write, mix = self.maps(partial(stream_generate_read, state))
-        return Unwritten(x, mix, write, sublayer(heard))
+            x, numbers, ports = stream_generate(state, weight, self.maps.eps)
+        read, write, mix = self.maps.coefficients(numbers + bias)
+        return Unwritten(x, mix, write, sublayer(stream_read(x, read, ports)))
 
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         return self.maps.at(state.flatten(-2))
