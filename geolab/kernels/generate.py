@@ -28,7 +28,7 @@ from torch import Tensor
 
 from geolab.kernels import launch, tiles
 from geolab.kernels.launch import INTERPRETED, buffer, cdiv, differentiate, op, require, sizes, twin
-from geolab.kernels.tiles import Layout
+from geolab.kernels.tiles import Layout, ReadGradients, Write, WriteGradients
 
 NUMBERS = 32768 if INTERPRETED else 2048  # outputs of tokens, in a program of `_join` or `_scale`
 PACK = 4096 if INTERPRETED else 64  # columns of W, in a program of `_pack`
@@ -75,16 +75,14 @@ def _launch(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor) -> None
     # 80 KB of shared memory are more than smaller devices give to a program
     large = halves and len(weight) <= 32 and _device(x.device)[1][0] in (9, 10)
     layout = Layout(64, 128, 4, stages=3) if large else Layout(128, 64 if halves else 32, 8)
-    state_forward(x.unsqueeze(-2), weight, eps, y, r, (), layout)
+    state_forward(x.unsqueeze(-2), weight, eps, y, r, None, layout)
 
 
-def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor, write: tuple,
-                  layout: Layout) -> None:
+def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor,
+                  write: Write | None, layout: Layout) -> None:
     """y and r of x (N, n, d), or of what is written: see `_forward`.
 
     W is read once per tile of tokens, from the L2 cache: padded, all of x's bytes if there are 64.
-
-    `write` has H and b as one, h, and the buffer for Z, or nothing.
     """
     (N, n, d), O, products = sizes(x, 2), len(weight), _products(x.dtype, x.device)
     tokens, features = (64, 512) if INTERPRETED else layout[:2]
@@ -97,9 +95,10 @@ def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor, w
     halves, streams = products == "halves", launch.power_of_two(n)
     packed = buffer(1 + halves, d, streams, _padded(O), like=x if halves else y)
     _pack[(cdiv(d * streams, PACK),)](weight, packed, d, n, streams, O, _padded(O), PACK, products)
-    _forward[(blocks, parts)](x, packed, sums, squares, *(write or (y, x, x)), N, eps, d, share, n,
-                              O, _padded(O), bool(write), tokens, features, d % features == 0,
-                              layout.stages, products, num_warps=layout.warps)
+    _forward[(blocks, parts)](
+        x, packed, sums, squares, *(write or (y, x, x)), N, eps, d, share, n, O, _padded(O),
+        WRITE=write is not None, TOKENS=tokens, FEATURES=features, WHOLE=d % features == 0,
+        STAGES=layout.stages, PRODUCTS=products, num_warps=layout.warps)
     if parts > 1:
         few = NUMBERS // _padded(O)
         _join[(cdiv(N, few),)](sums, squares, y, r, N, eps, n * d, parts, O, _padded(O), few)
@@ -110,19 +109,16 @@ def _launch_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tens
     small, products = len(weight) <= 32, _products(x.dtype, x.device)
     layout = (Layout(32, 128, 8, stages=3) if small and products == "halves"
               else Layout(32, 64, 4 if small else 8))
-    state_backward(grad, x.unsqueeze(-2), weight, y, r, grad_x, grad_w, (), (), layout)
+    state_backward(grad, x.unsqueeze(-2), weight, y, r, grad_x, grad_w, None, None, layout)
 
 
 def state_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor, grad_x: Tensor,
-                   grad_w: Tensor, read: tuple, write: tuple, layout: Layout) -> None:
+                   grad_w: Tensor, read: ReadGradients | None, write: WriteGradients | None,
+                   layout: Layout) -> None:
     """With a = r grad: grad_x = Wᵀa − x r ⟨a, y⟩ / D, grad_W = Σ a xᵀ, and more: see `_backward`.
 
     A program takes some features of many tokens, and writes a part of grad_W, and of ∂H and ∂b of
     each token. The parts are added in a fixed order, so the sums are the same in every run.
-
-    Arguments:
-        read: GZ, ∂u and a, or nothing.
-        write: H and b as one, h, and the buffers of their gradients, or nothing.
     """
     (N, n, d), O, products = sizes(x, 2), len(weight), _products(x.dtype, x.device)
     halves = products == "halves"
@@ -134,10 +130,12 @@ def state_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor
     parts = max(1, min(layout.programs * _device(x.device)[0] // wide, cdiv(N, tokens)))
     given, update, of_given, of_update = write or (y, x, y[:0], grad_x)
     of_w, of_c = buffer(parts, *grad_w.shape, like=y), buffer(wide, *of_given.shape, like=y)
-    _backward[(wide, parts)](a, shrink, x, weight, grad_x, of_w, *(read or (x, x, y)), given,
-                             update, of_c, of_update, N, cdiv(N, parts * tokens) * tokens, d, n, O,
-                             _padded(O), bool(read), bool(write), tokens, features,
-                             d % features == 0, layout.stages, products, num_warps=layout.warps)
+    _backward[(wide, parts)](
+        a, shrink, x, weight, grad_x, of_w, *(read or (x, x, y)), C=given, U=update, GC=of_c,
+        GH=of_update, N=N, share=cdiv(N, parts * tokens) * tokens, d=d, n=n, O=O,
+        OUTPUTS=_padded(O), READ=read is not None, WRITE=write is not None, TOKENS=tokens,
+        FEATURES=features, WHOLE=d % features == 0, STAGES=layout.stages, PRODUCTS=products,
+        num_warps=layout.warps)
     torch.sum(of_w, 0, out=grad_w)
     torch.sum(of_c, 0, out=of_given)
 

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from geolab.kernels import generate, launch
 from geolab.kernels.launch import buffer, expanded, twin
-from geolab.kernels.tiles import Layout
+from geolab.kernels.tiles import Layout, ReadGradients, Write, WriteGradients
 
 
 @twin
@@ -53,7 +53,8 @@ def stream_join(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor, weig
                 eps: float) -> tuple[Tensor, Tensor, tuple]:
     """Z, y and the ports, as `operators.stream_join`, for n up to 4.
 
-    With `stream_read` the forward pass moves (3n + 2) d numbers per token, and the backward pass (4n + 4) d.
+    With `stream_read` the forward pass moves (3n + 2) d numbers per token, and the backward pass
+    (4n + 4) d.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     launch.require("x", x=x, matrix=matrix, weights=weights, update=update, weight=weight)
@@ -86,16 +87,17 @@ def _launch(x: Tensor, weight: Tensor, eps: float, c: Tensor | None, h: Tensor |
     layout = (Layout(64, 64, 8, stages=3 if h.element_size() == 2 else 2)
               if x.dtype == torch.bfloat16
               else Layout(64, min(32, 128 // launch.power_of_two(x.shape[-2])), 8))
-    generate.state_forward(x, weight, eps, y, r, (c, h, z), layout)
+    generate.state_forward(x, weight, eps, y, r, Write(c, h, z), layout)
 
 
 def _launch_backward(gz: Tensor, gy: Tensor, gu: Tensor, a: Tensor, x: Tensor, weight: Tensor,
                      c: Tensor | None, h: Tensor | None, y: Tensor, r: Tensor, gx: Tensor,
                      gw: Tensor, gc: Tensor, gh: Tensor) -> None:
-    write = () if h is None else (c, h, gc, gh)
+    write = None if h is None else WriteGradients(c, h, gc, gh)
     layout = (Layout(16, 64, 4, stages=3) if x.dtype == torch.bfloat16
               else Layout(32, 32, 8, programs=1))
-    generate.state_backward(gy, x, weight, y, r, gx, gw, (gz, gu, a), write, layout)
+    generate.state_backward(gy, x, weight, y, r, gx, gw, ReadGradients(gz, gu, a), write,
+                            layout)
 
 
 @launch.op("geolab::stream_join", _launch)

@@ -34,6 +34,31 @@ class Layout(NamedTuple):
     programs: int = 2
 
 
+class Write(NamedTuple):
+    """The write before a generator, for its forward pass: the state is H X + b ⊗ h."""
+
+    coefficients: Tensor  # the rows of H, and then b: (N, n² + n)
+    update: Tensor        # h: (N, d)
+    state: Tensor         # the buffer for Z: (N, n, d)
+
+
+class WriteGradients(NamedTuple):
+    """The same write for the backward pass."""
+
+    coefficients: Tensor
+    update: Tensor
+    of_coefficients: Tensor  # the buffer for ∂H and ∂b
+    of_update: Tensor        # the buffer for ∂h
+
+
+class ReadGradients(NamedTuple):
+    """What the gradient of the state Z consists of, apart from what comes through y: G + a ⊗ ∂u."""
+
+    of_state: Tensor  # G: (N, n, d)
+    of_heard: Tensor  # ∂u: (N, d)
+    weights: Tensor   # a: (N, n)
+
+
 def across(x: Tensor) -> dict[str, int]:
     """The tile of a program of 4 warps that takes one tile of x (N, n, d).
 

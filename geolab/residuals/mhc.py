@@ -42,9 +42,9 @@ MAPS = ("read", "write", "mix")  # a, b and H
 class ConstrainedMaps(nn.Module):
     """a, b and H of each token, made of one linear map of its features over their root mean square.
 
-    `maps()` gives the map's W and bias, and the caller applies W, by `rms_linear` or joined with the
-    write of the sublayer before. `coefficients` makes a, b and H of the logits W (x / rms x) +
-    bias. `at` does both for given tokens.
+    `maps()` gives the map's W and bias. The caller applies W, by `rms_linear` or joined with the
+    write of the sublayer before. `coefficients` makes a, b and H of the logits
+    W (x / rms x) + bias. `at` does both for given tokens.
 
     Arguments:
         features: n · D, or the size of what the maps read.
