@@ -51,7 +51,7 @@ def require_number(name: str, value: float, low: float = -math.inf, high: float 
 def require_unit(direction: Tensor, name: str = "direction") -> None:
     """Raise ValueError unless each vector (last axis) has length 1, to the dtype's precision."""
     norms = torch.linalg.vector_norm(direction.detach(), dim=-1)
-    while torch._C._functorch.is_functorch_wrapped_tensor(norms):  # vmap tells no numbers
+    while torch._C._functorch.is_functorch_wrapped_tensor(norms):  # vmap hides the numbers
         norms = torch._C._functorch.get_unwrapped(norms)
     tolerance = 10 * direction.shape[-1] ** 0.5 * torch.finfo(direction.dtype).eps
     worst = (norms - 1).abs().max() if norms.numel() else norms.new_zeros(())

@@ -168,13 +168,14 @@ def _put(stacks: list[list[nn.Module]], made: list[list[list[Residual]]],
 
 @torch.no_grad()
 def _state_axes(residual: Residual) -> tuple[int, ...]:
-    """The axes of a state behind batch and positions."""
+    """Return the axes of a state behind batch and positions."""
     like = next((p for p in residual.parameters() if p.is_floating_point()), torch.zeros(()))
     return tuple(residual.expand(like.new_zeros(1, 1, residual.width)).shape[2:])
 
 
 def _tell_transformers(model: nn.Module, in_float32: bool) -> None:
-    """Let a PreTrainedModel start the residuals inside it by their own `reset_parameters`.
+    """Let a PreTrainedModel start its residuals by their own `reset_parameters`, and load them in
+    float32 if `in_float32`.
 
     On the meta device no weight has started yet, and `from_pretrained` starts the weights that it
     doesn't find. On other devices all weights have started, and a later `post_init` leaves them.
@@ -193,8 +194,8 @@ def _tell_transformers(model: nn.Module, in_float32: bool) -> None:
 
 @torch.no_grad()
 def _initialize_weights(model: nn.Module, module: nn.Module, *args) -> None:
-    """Replace `PreTrainedModel._initialize_weights`, which visits the parts of a residual before
-    the residual itself.
+    """Start a residual as a whole, in place of `PreTrainedModel._initialize_weights`. The model
+    calls this for the parts of a residual first.
     """
     if not isinstance(module, Residual) or getattr(module, "_is_hf_initialized", False):
         type(model)._initialize_weights(model, module, *args)

@@ -52,8 +52,8 @@ def _short(name: str) -> str:
 
 
 def tell_what_stays(model: nn.Module) -> None:
-    """Warn of modules that stand between grafted blocks, and of lists of equal blocks that are
-    neither grafted nor inside a grafted block.
+    """Warn of modules that stand between grafted blocks, and of lists of blocks of one class that
+    are neither grafted nor inside a grafted block.
     """
     inside = {id(part) for module in model.modules() if isinstance(module, Grafted)
               for part in module.modules()}

@@ -4,19 +4,19 @@
 
 and the gradient of all three, which forms ∂Z on chip and never writes it.
 
-The forward pass has two phases, because a follows from y, for which all of Z is needed. The first
-one reads X and h, and writes Z and its products with W. The second one reads Z for u. They move
-3n + 2 vectors per token.
+The forward pass has two phases, because a depends on y, and y depends on all of Z. The first phase
+reads X and h, and writes Z and its products with W. The second phase reads Z for u. Together they
+move 3n + 2 vectors per token.
 
-The backward pass has two phases too. The first one reads Z and ∂u for ∂a = Z ∂u, from which, with
-the gradients of what else y gives, ∂y follows. The second one reads the gradient of Z that comes
-from later sublayers, G, and X, h and ∂u. It forms Z and ∂Z again on chip,
+The backward pass has two phases too. The first phase reads Z and ∂u for ∂a = Z ∂u. From ∂a, ∂b and
+∂H autograd forms ∂y. The second phase reads G, the gradient of Z from later sublayers, and X, h and
+∂u. It forms Z again, and ∂Z, on chip,
 
-    ∂Z = G + a ⊗ ∂u + (what comes through y)        ∂X = Hᵀ∂Z        ∂h = bᵀ∂Z
+    ∂Z = G + a ⊗ ∂u + (the gradient through y)      ∂X = Hᵀ∂Z        ∂h = bᵀ∂Z
                                                     ∂H = ∂Z Xᵀ       ∂b = ∂Z h
 
-and writes ∂X and ∂h. The phases move n + 1 and 3n + 3 vectors per token. Autograd would write
-a ⊗ ∂u, what comes through y, and G, each as large as Z, and read and add them.
+and writes ∂X and ∂h. The phases move n + 1 and 3n + 3 vectors per token. Autograd would write three
+tensors as large as Z (a ⊗ ∂u, the gradient through y, and G), then read and add them.
 
 So the read doesn't write its gradient with respect to Z. It hands the factors a and ∂u back to the
 kernel that needs them, as the gradients of two more outputs of the first phase. These two outputs
@@ -39,7 +39,7 @@ def stream_generate(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tens
     """X, y and the ports, as `operators.stream_generate`, for n up to 4.
 
     With `stream_read` the forward pass moves (2n + 1) d numbers per token. The backward pass adds
-    up what comes back from all that reads X, in (n + 1) d and (3n + 1) d numbers.
+    up the gradients from all readers of X, and moves (n + 1) d and (3n + 1) d numbers.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     launch.require("x", x=x, weight=weight)
@@ -103,7 +103,8 @@ def _launch_backward(gz: Tensor, gy: Tensor, gu: Tensor, a: Tensor, x: Tensor, w
 @launch.op("geolab::stream_join", _launch)
 def _stream_join(x: Tensor, weight: Tensor, eps: float, c: Tensor | None,
                  h: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Z, or a port for what comes back to X if nothing is written; y, the ports of ∂u and a, r.
+    """Return Z, y, the ports of ∂u and a, and r. If nothing is written, a port for the gradient of
+    X stands in place of Z.
 
     c has the rows of H, and then b.
     """

@@ -1,8 +1,8 @@
 """aᵀX, H X + b ⊗ h and their gradients: the kernels that read, mix and write streams.
 
 Legend: N tokens, n streams, d features per stream. A coefficient belongs to `span` consecutive
-tokens: 1, or a whole sequence. The state and what is written to it are read, and their gradients
-written, each in its own dtype. Coefficients, sums and their gradients are float32.
+tokens: 1, or a whole sequence. The state and the update are read, and their gradients are written,
+each in its own dtype. Coefficients, sums and their gradients are float32.
 """
 
 import triton
@@ -28,8 +28,8 @@ from geolab.kernels.tiles import across, added, along, coefficients, store_sums,
 def stream_read(x: Tensor, weights: Tensor, ports: tuple = ()) -> Tensor:
     """aᵀX, as `operators.stream_read`, for n up to 8.
 
-    The forward pass moves (n + 1) d numbers per token, and the backward pass (2n + 1) d, or
-    (n + 1) d where ports take what the gradient of X consists of.
+    The forward pass moves (n + 1) d numbers per token, and the backward pass (2n + 1) d. With
+    ports, which take the factors of the gradient of X, the backward pass moves (n + 1) d.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     require("x", x=x, weights=weights)
@@ -97,7 +97,7 @@ def _read_vjp(grad, x, a, span):
 differentiate(_stream_read, _read_vjp)
 
 
-# aᵀX where another kernel forms the gradient of X, from the gradients that two ports get
+# aᵀX, where another kernel forms the gradient of X from the gradients of two ports
 
 @op("geolab::stream_read_apart", lambda x, a, u_port, a_port, y: _launch_read(x, a, 1, y))
 def _read_apart(x: Tensor, a: Tensor, u_port: Tensor, a_port: Tensor) -> Tensor:

@@ -59,8 +59,8 @@ def stream_join(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor, weig
     """Z = H X + b ⊗ h, and y = W (z / rms z) of all its streams.
 
     Arguments:
-        x, matrix, weights, update: X, H, b and h, as of `stream_mix_write`.
-        weight, eps: of the next sublayer, as of `stream_generate`.
+        x, matrix, weights, update: X, H, b and h, as for `stream_mix_write`.
+        weight, eps: those of the next sublayer, as for `stream_generate`.
     Raises: as `stream_mix_write` and `rms_linear`.
     """
     require_write(x, matrix, weights, update)
@@ -74,13 +74,13 @@ def stream_join(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor, weig
 
 
 def recomputed(run: Callable, *inputs: Any) -> Any:
-    """run(*inputs), of which the backward pass keeps no state: it forms the states again.
+    """Return run(*inputs) without keeping its states: the backward pass forms them again.
 
-    It keeps F's products of matrices and its attention, and runs all else again, in the mode of
-    `kernels.use` that the forward pass ran in. This is mHC's recomputation (section 4.3.2) of a
-    block of sublayers, and costs the block's forward traffic once more, 3n + 2 vectors per
-    sublayer. For this TileKernels keep the coefficients too and hold the state on chip: n + 2.
-    Without kernels the products that form a state are kept.
+    F's products of matrices and its attention are kept. Everything else runs again, in the mode of
+    `kernels.use` of the forward pass. This is mHC's recomputation (section 4.3.2) of a block of
+    sublayers. It costs the block's forward traffic once more, 3n + 2 vectors per sublayer.
+    DeepSeek's TileKernels also keep the coefficients and hold the state on chip, so that they move
+    n + 2. Without kernels the products that form a state are kept.
     """
     mode = kernels.mode()
 

@@ -1,4 +1,4 @@
-"""How a sublayer F meets n residual streams X: X ← H X + b ⊗ F(aᵀX).
+"""A sublayer F reads, mixes and writes n residual streams X: X ← H X + b ⊗ F(aᵀX).
 
 A read comes first, then a mix and a write (HC section 2, mHC section 4).
 
@@ -14,7 +14,7 @@ from geolab.operators.precision import outside_autocast, product
 
 
 def stream_read(x: Tensor, weights: Tensor, ports: tuple = ()) -> Tensor:
-    """aᵀX = Σᵢ aᵢ xᵢ, what the sublayer reads.
+    """aᵀX = Σᵢ aᵢ xᵢ, the sublayer's input.
 
     Arguments:
         x: (..., n, d), the streams.
@@ -102,8 +102,8 @@ def require_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) ->
 class _MixWrite(torch.autograd.Function):
     """H X + b ⊗ h for each token, with a backward of four products.
 
-    Autograd takes more passes over the streams. With it, a training step of E-MHC-Geo's stream
-    variant is 13 % longer, and with torch.baddbmm 7 %.
+    Autograd takes more passes over the streams. With autograd, a training step of E-MHC-Geo's
+    stream variant is 13 % longer, and with torch.baddbmm 7 %.
     """
 
     @staticmethod

@@ -2,7 +2,7 @@
 
 The source is Xie et al. 2025, section 4. a = σ(·), b = 2σ(·) and H = Sinkhorn(exp ·) of linear maps
 of the whole normalised state. Rows and columns of H sum to one: its singular values are at most 1,
-the mean of the streams passes unchanged, and everything else in them can only shrink.
+the mean of the streams passes unchanged, and their differences can only shrink.
 
 The preprint prints no initial biases. Here a sums to one, b = 1 and H is near the identity, so that
 step 0 is the plain pre-norm network. The aᵢ differ, and sublayer k reads stream k mod n most. A
@@ -47,15 +47,15 @@ class ConstrainedMaps(nn.Module):
     W (x / rms x) + bias. `at` does both for given tokens.
 
     Arguments:
-        features: n · D, or the size of what the maps read.
+        features: the number of features that the maps read, such as n · D.
         read: n numbers in (0, 1), the start of a.
         diagonal: the bias on the diagonal of H's logits, which is 0 off the diagonal.
-        iterations, order: of Sinkhorn's normalisation.
+        iterations, order: those of Sinkhorn's normalisation.
         std: the standard deviation of the linear map's entries at the start.
         eps: the norm's guard.
         norm_weight: whether the norm has a weight, which the linear map could absorb.
-        without: those of MAPS that stay what the paper's ablation puts in their place: a = 1/n,
-            b = 1, H = I.
+        without: those of MAPS that are constants, as in the paper's ablation: a = 1/n, b = 1, H =
+            I.
 
     Where the linear map starts at zero, `scale`, which multiplies it, gets its first gradient at
     step 1.
@@ -125,7 +125,9 @@ class ConstrainedMaps(nn.Module):
 
 
 class Unwritten(NamedTuple):
-    """A state H X + b ⊗ h before it is written: the next sublayer can write and read it at once."""
+    """A state H X + b ⊗ h before it is written, so that the next sublayer can write and read it at
+    once.
+    """
 
     x: Tensor       # X: (B, T, n, D)
     mix: Tensor     # H: (B, T, n, n)
@@ -143,14 +145,14 @@ class MHC(Streams):
     The first sublayer's H acts on copies: its rows sum to one, so it changes nothing there. The
     last sublayer's H stands before the mean, which columns that sum to one keep: with
     order="row-column" and readout="mean" it has no gradient either. In between, the reads tell the
-    streams apart and the writes learn from it. Without either, as in the paper's ablation, the
-    streams stay copies: H does nothing and learns nothing, and a read alone only scales what the
-    sublayer's norm undoes.
+    streams apart and the writes learn from it. If either is missing, as in the paper's ablation,
+    the streams stay copies: H does nothing and learns nothing, and a read only scales the
+    sublayer's input, which the norm undoes.
 
     Arguments:
         width: D.
         streams: n, at least 2; the paper takes 4.
-        iterations: of Sinkhorn's normalisation; the paper takes 20.
+        iterations: the number of iterations of Sinkhorn's normalisation; the paper takes 20.
         order: "column-row" (the paper: rows are exact at the end) or "row-column" (columns are).
             Public code that applies the transpose has "column-row": see `operators.sinkhorn`.
         diagonal: the start of H's logits on the diagonal, 0 off it. At 8 a stream keeps 0.999.
@@ -187,7 +189,7 @@ class MHC(Streams):
         return super().forward(state, sublayer)
 
     def step(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
-        """`forward` without its last write, from a state or from one that isn't written either."""
+        """Do the step of `forward` without its last write, from a state that is written or not."""
         weight, bias = self.maps()
         if isinstance(state, Unwritten):
             x, numbers, ports = stream_join(*state, weight, self.maps.eps)
