@@ -6,10 +6,9 @@
 
 Every function takes the maps T themselves, as they run in the model with residual and norm, and
 forms Δ = T − id. Norms ‖·‖² are sums over all axes of x, including the batch: a measure is a ratio
-of sums, not a mean of ratios. `tokens` says which positions count in the sums, such as
-slice(1, None) for all but the first, whose length in a trained network may outweigh all others
-together. The maps see all positions all the same. Equations are numbered as in the Geometric
-Transformer lecture.
+of sums, not a mean of ratios. `tokens` says which positions count in the sums. slice(1, None)
+leaves out the first, whose length in a trained network may outweigh all others together. The maps
+themselves always see all positions. Equations are numbered as in the Geometric Transformer lecture.
 
 Legend: i `first`, j `second`; J Jacobian of Δ; ε scale of Δ; B batch, T positions, D width; x is
 (..., D).
