@@ -17,7 +17,6 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from math import prod
 from pathlib import Path
 from unittest.mock import patch
@@ -31,6 +30,7 @@ from triton.compiler import ASTSource
 from benchmarks.cases import CASES, SIZES, STREAMS, Case
 from benchmarks.command import add_output, check_output, rounded
 from benchmarks.timing import outputs_of
+from geolab import kernels
 from geolab.kernels import every_twin, launch
 from studies.engine.results import record
 
@@ -135,14 +135,14 @@ def passes(case: Case, N: int, d: int, dtype: torch.dtype = torch.bfloat16) -> l
     def run():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # nothing is computed, so the numbers mean nothing
-            outputs = outputs_of(kernel, inputs)
+            outputs = outputs_of(case.function, inputs)
             torch.autograd.grad(outputs, inputs, [torch.empty_like(y) for y in outputs])
 
-    kernel = partial(every_twin()[case.twin], **case.options)
     drawn = case.inputs(N, STREAMS, d, lambda *shape: torch.empty(shape, dtype=dtype),
                         lambda *shape: torch.empty(shape))
     inputs = tuple(x.detach().requires_grad_() for x in drawn)
-    return launches(run)
+    with patch.dict(kernels.TWINS, every_twin()), kernels.use("always"):
+        return launches(run)
 
 
 def line(row: dict) -> str:

@@ -26,14 +26,13 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.cases import EPS, split
+from benchmarks.cases.streams import generate_read, join_read
 from benchmarks.command import add_output, check_output, rounded
 from benchmarks.traffic import traffic
 from geolab import kernels
 from geolab.operators import (
     recomputed,
     rms_linear,
-    stream_generate_read,
-    stream_join,
     stream_mix_write,
     stream_read,
 )
@@ -89,7 +88,7 @@ def one_at_a_time(x: Tensor, weights: list[Tensor], sublayer: Callable) -> Tenso
 def alone(x: Tensor, weights: list[Tensor], sublayer: Callable) -> Tensor:
     """Run one sublayer after another, with kernels that also do autograd's additions."""
     for weight in weights:
-        x, heard, _, write, mix = stream_generate_read(x, weight, EPS, split)
+        x, heard, _, write, mix = generate_read(x, weight)
         x = stream_mix_write(x, mix, write, sublayer(heard))
     return x
 
@@ -97,9 +96,9 @@ def alone(x: Tensor, weights: list[Tensor], sublayer: Callable) -> Tensor:
 def joined(x: Tensor, weights: list[Tensor], sublayer: Callable) -> Tensor:
     """Each write is joined with the generator and the read of the next sublayer."""
     first, *others = weights
-    x, heard, _, write, mix = stream_generate_read(x, first, EPS, split)
+    x, heard, _, write, mix = generate_read(x, first)
     for weight in others:
-        x, heard, _, write, mix = stream_join(x, mix, write, sublayer(heard), weight, EPS, split)
+        x, heard, _, write, mix = join_read(x, mix, write, sublayer(heard), weight)
     return stream_mix_write(x, mix, write, sublayer(heard))
 
 

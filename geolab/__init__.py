@@ -1,7 +1,7 @@
 """The library under *The Geometry of Residual Connections*. Each room is imported by its own name.
 
     operators    the mathematics, pure functions of tensors
-    kernels      the same on a GPU, which operators hand over to
+    kernels      the same on a GPU; operators hand over to them
     residuals    what replaces x + F(x), one class per residual
     models       the Transformer that takes any residual
     graft        any residual in a network that exists

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 
 def require_option(name: str, got: object, known: Collection) -> None:
-    """Raise ValueError, with the list of all that is known, unless `got` is in `known`."""
+    """Raise ValueError, with the list of known values, unless `got` is in `known`."""
     if got not in known:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {got!r}")
 
@@ -51,7 +51,7 @@ def require_number(name: str, value: float, low: float = -math.inf, high: float 
 def require_unit(direction: Tensor, name: str = "direction") -> None:
     """Raise ValueError unless each vector (last axis) has length 1, to the dtype's precision."""
     norms = torch.linalg.vector_norm(direction.detach(), dim=-1)
-    while torch._C._functorch.is_functorch_wrapped_tensor(norms):  # vmap tells no numbers
+    while torch._C._functorch.is_functorch_wrapped_tensor(norms):  # vmap hides the numbers
         norms = torch._C._functorch.get_unwrapped(norms)
     tolerance = 10 * direction.shape[-1] ** 0.5 * torch.finfo(direction.dtype).eps
     worst = (norms - 1).abs().max() if norms.numel() else norms.new_zeros(())
@@ -104,11 +104,11 @@ SAME = {"training", "recompute", "gradient_checkpointing"}  # attributes that ch
 
 
 def model_options(name: str, model: nn.Module) -> dict[str, str]:
-    """What decides how a model computes: {"model.layers.0.norm.eps": "1e-05", …}.
+    """Write out what decides how a model computes: {"model.layers.0.norm.eps": "1e-05", …}.
 
-    Every module inside it gives its class, its attributes, and the dtypes and shapes of its
-    parameters and buffers. Docstrings, comments, `extra_repr`, values of parameters and what is
-    computed again to save memory don't count.
+    Each module inside it contributes its class, its attributes, and the dtypes and shapes of its
+    parameters and buffers. The result doesn't depend on docstrings, comments, `extra_repr`, the
+    values of parameters, or what is computed again to save memory.
     """
     found = {}
     for path, module in model.named_modules(prefix=name):
@@ -120,12 +120,12 @@ def model_options(name: str, model: nn.Module) -> dict[str, str]:
 
 
 def options(name: str, value: Any, inside: bool = False) -> dict[str, str]:
-    """Write out a value by name, and what it is made of by path: {"task": "Echo", "task.dim": "4"}.
+    """Write out a value by name, and its parts by path: {"task": "Echo", "task.dim": "4"}.
 
     This covers numbers, texts, None, dtypes, tensors (as dtype and shape), functions and classes
     (by name), partials (function and arguments), dataclasses (class and fields), tuples, lists and
-    dicts. Any other object gives its class and attributes, or `inside` another one its class alone.
-    Names that begin with "_" are left out.
+    dicts. Any other object gives its class and its attributes. If it lies `inside` another one, it
+    gives its class alone. Names that begin with "_" are left out.
     """
     if isinstance(value, Tensor):
         return {name: f"{value.dtype} {tuple(value.shape)}"}

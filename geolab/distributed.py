@@ -2,10 +2,10 @@
 
     ∇ loss(batch) = mean over processes and micro-batches of ∇ loss(share)
 
-Started as `torchrun --nproc-per-node 8 script.py`, each process takes its share of every batch. The
-task's loss must be a mean over examples, as all of ours are. A penalty that is no mean over
-examples is averaged over the shares. Parameters are either whole on every process
-(DistributedDataParallel), or each process keeps a part of them (FSDP2, `fully_shard`).
+`torchrun --nproc-per-node 8 script.py` starts the processes, and each process takes its share of
+every batch. The task's loss must be a mean over examples, as all of ours are. A penalty that isn't
+such a mean is averaged over the shares. Every process keeps all parameters
+(DistributedDataParallel), or each keeps a part of them (FSDP2, `fully_shard`).
 """
 
 import os
@@ -22,10 +22,10 @@ from geolab.checks import require_count, require_option
 
 @dataclass(frozen=True)
 class Engine:
-    """How steps are computed.
+    """The options that decide how a step is computed.
 
     In "bfloat16" the forward pass runs under autocast; parameters, optimizer state and sums stay in
-    float32. More than one micro-batch serves batches that memory can't hold at once.
+    float32. Micro-batches are for batches that memory can't hold at once.
     """
 
     precision: str = "float32"  # of the forward pass: "float32" or "bfloat16"
@@ -86,14 +86,15 @@ def barrier() -> None:
 
 
 def parallel(model: nn.Module, engine: Engine) -> nn.Module:
-    """The module to call in place of `model` in training. All processes get process 0's weights.
+    """Return the module to call in place of `model` in training. All processes get process 0's
+    weights.
 
-    Sharding is in place. Each Layer of the backbone is one group of parameters, and the rest is the
-    root's group, which stays whole from the forward to the backward pass. The first and the last
-    residual belong to the root's group, because the network calls their `expand` and `reduce`
-    outside their layers, and so does a residual that lends parameters to another layer. In bfloat16
-    only the matrices of sublayers travel in half precision: norms and residuals stay in float32, as
-    under autocast, and form a group of their own.
+    Sharding changes the model in place. Each Layer of the backbone is one group of parameters. All
+    other parameters are the root's group, which stays whole from the forward to the backward pass.
+    The first and the last residual belong to it, because the network calls their `expand` and
+    `reduce` outside their layers. A residual that lends parameters to another layer belongs to it
+    too. In bfloat16 only the matrices of sublayers travel in half precision: norms and residuals
+    stay in float32, as under autocast, and form a group of their own.
 
     Raises: ValueError for `shard` without torchrun, or with a parameter that has no axis, since
         FSDP2 can't split it. Where parameters are whole, each must have a gradient in every step,
@@ -130,9 +131,10 @@ def parallel(model: nn.Module, engine: Engine) -> nn.Module:
 
 
 def exchange(model: nn.Module, on: bool) -> AbstractContextManager:
-    """A context whose backward pass sums gradients over processes, or leaves them where they are.
+    """A context whose backward pass sums gradients over processes if `on`, and else leaves them on
+    each process.
 
-    The last micro-batch of a step exchanges, the ones before it don't.
+    It is on for the last micro-batch of a step only.
     """
     if hasattr(model, "set_requires_gradient_sync"):  # a method of models that FSDP2 shards
         model.set_requires_gradient_sync(on)
@@ -155,9 +157,9 @@ def whole_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str,
 
 
 def load_state(model: nn.Module, optimizer: torch.optim.Optimizer, saved: dict[str, dict]) -> None:
-    """Put back what `whole_state` returned on process 0, whole or in this process's part.
+    """Load what `whole_state` returned on process 0: all of it, or this process's part.
 
-    `saved` is the same on every process, and its dictionaries are changed. The optimizer is AdamW.
+    `saved` must be the same on every process. Its dictionaries are changed. The optimizer is AdamW.
     """
     from torch.distributed.checkpoint.state_dict import StateDictOptions, set_state_dict
     from torch.distributed.fsdp import FSDPModule
@@ -172,7 +174,9 @@ def load_state(model: nn.Module, optimizer: torch.optim.Optimizer, saved: dict[s
 
 
 def random_states(device: torch.device) -> list[list[Tensor]]:
-    """The state of every process's default generators: the CPU's, and the GPU's on "cuda"."""
+    """The states of the default random generators of every process: the CPU's, and on "cuda" the
+    GPU's.
+    """
     mine = [torch.get_rng_state()]
     if device.type == "cuda":
         mine.append(torch.cuda.get_rng_state(device))
@@ -183,7 +187,9 @@ def random_states(device: torch.device) -> list[list[Tensor]]:
 
 
 def set_random_state(saved: list[list[Tensor]], device: torch.device) -> None:
-    """Restore this process's generators. A process that the save did not have keeps its own."""
+    """Restore the random generators of this process. If `saved` has no entry for it, they stay as
+    they are.
+    """
     if rank() < len(saved):
         torch.set_rng_state(saved[rank()][0])
         if device.type == "cuda" and len(saved[rank()]) > 1:

@@ -1,7 +1,8 @@
-"""Terms that a module adds to the training loss by itself.
+"""Modules add penalties to the training loss by themselves.
 
 The module calls `add_penalty` in its forward pass, and training opens `collect_penalties` around
-that pass. A backward pass that computes a forward pass again adds nothing a second time.
+that pass. Where a backward pass computes a forward pass again, its penalties aren't added a second
+time.
 """
 
 import threading
@@ -22,7 +23,8 @@ _open = _Open()
 
 @contextmanager
 def collect_penalties() -> Iterator[list[Tensor]]:
-    """Yield a list that takes up what `add_penalty` is given in this thread, call by call."""
+    """Yield a list that receives the penalties of this thread's calls of `add_penalty`, in order.
+    """
     _open.collectors.append(([], torch.is_grad_enabled()))
     try:
         yield _open.collectors[-1][0]
@@ -47,5 +49,5 @@ def add_penalty(penalty: Tensor) -> None:
 
 
 def _in_backward() -> bool:
-    # torch.compile can't follow the question, and compiles no backward pass through this code
+    # torch.compile can't trace this check, and compiles no backward pass through this code
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1

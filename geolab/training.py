@@ -35,7 +35,7 @@ from geolab.tasks import Task
 
 @dataclass(frozen=True)
 class Budget:
-    """How long and how hard to train.
+    """The options of a training run.
 
     Raises: ValueError for steps, batch or evaluate_every below 1, and for lr or clip not above 0.
     """
@@ -66,7 +66,7 @@ class Budget:
 
 @dataclass
 class History:
-    """What a run measured. Losses are in the task's unit."""
+    """The measurements of a run. Losses are in the task's unit."""
 
     task: str        # in words
     budget: Budget
@@ -102,7 +102,8 @@ def fit(model: nn.Module, task: Task, budget: Budget = Budget(), seed: int = 0, 
         model: maps task inputs to predictions. It stays on the device where its parameters are.
         task: a task with a method `batches`, such as Stream, is read in its own order. From any
             other task each batch is drawn with replacement.
-        seed: of the batches and of dropout. Whoever built `model` has drawn its first weights.
+        seed: the seed of the batches and of dropout. The first weights were drawn when `model` was
+            made.
         checkpoint: a file to save to, and to resume from if it is there. A finished run is read and
             not repeated. A run can go on with any number of processes, sharded or not, if all of
             them see the file.
@@ -152,8 +153,8 @@ def require_shares(batch: int, engine: Engine) -> None:
 def _interrupts_held() -> Iterator[Callable[[], bool]]:
     """Hold back Ctrl-C and SIGTERM, since half an update can't be resumed.
 
-    Yields a function that says whether one has come. The first one is delivered at the end, even
-    if it came after the last step had asked: whoever sent it wants no further run to begin.
+    Yields a function that says whether a signal has come. The first signal is delivered at the end,
+    even if it came after the last step had asked, since its sender wants no further run to begin.
     """
     held = []
     if threading.current_thread() is not threading.main_thread():
@@ -208,7 +209,7 @@ class _Run:
         self.history = History(repr(task), budget, seed, self.device.type)
 
     def _shares(self) -> Iterator[Sequence[Tensor]]:
-        """This process's inputs and targets of each batch, from the next step on."""
+        """Yield this process's inputs and targets of each batch, from the next step on."""
         if hasattr(self.task, "batches"):
             yield from self.task.batches(self.budget.batch, self.history.steps, self.rank,
                                          self.world)
@@ -255,7 +256,7 @@ class _Run:
 
     @torch.no_grad()
     def evaluate(self) -> None:
-        """Measure the validation loss: at once, or in parts of about a micro-batch's size."""
+        """Measure the validation loss, in one part or in parts of about a micro-batch's size."""
         parts = 1
         if self.engine.accumulate > 1:  # as many parts on every process, each with an example
             micro_batch = self.budget.batch // (self.world * self.engine.accumulate)
@@ -271,7 +272,7 @@ class _Run:
         self.history.validation_loss += distributed.mean(loss)
 
     def save(self) -> None:
-        """Write the checkpoint. No process goes on, or ends, before it is there."""
+        """Write the checkpoint. No process continues or ends before the file is there."""
         if self.path is None:
             return
         content = {"options": self.options, "draws": self.draws.get_state(),
@@ -282,7 +283,7 @@ class _Run:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             partial = self.path.with_suffix(self.path.suffix + ".partial")
             torch.save(content, partial)
-            os.replace(partial, self.path)  # if a save is killed, the one before stays whole
+            os.replace(partial, self.path)  # if a save is interrupted, the earlier file stays whole
         distributed.barrier()
 
     def resume(self) -> None:

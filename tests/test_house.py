@@ -28,7 +28,7 @@ ROOMS = {
     "residuals": "checks penalties operators",
     "graft": "checks residuals",
     "models": "checks penalties operators residuals",
-    "diagrammatic": "checks penalties",
+    "consistency": "checks penalties",
     "distributed": "checks penalties models",
     "training": "checks penalties residuals models tasks distributed",
 }

@@ -1,11 +1,13 @@
 """Streams: read, mixed, mixed and written, one operator at a time and joined."""
 
+from collections.abc import Callable
 from math import isqrt
 
 from torch import Tensor
 
 from benchmarks.cases.case import EPS, Bytes, Case
 from geolab import operators
+from geolab.operators.joined import Generated
 
 
 def stream_read(N: int, n: int, d: int, e: int = 2) -> Bytes:
@@ -64,6 +66,22 @@ def split(numbers: Tensor) -> tuple[Tensor, ...]:
     return read, write, mix.unflatten(-1, (n, n))
 
 
+def generate_read(x: Tensor, weight: Tensor, generated: Callable = split) -> tuple[Tensor, ...]:
+    """X, aᵀX and the coefficients (a, …) = generated(W (x / rms x)), one after the other."""
+    return _read_of(operators.stream_generate(x, weight, EPS), generated)
+
+
+def join_read(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor, weight: Tensor,
+              generated: Callable = split) -> tuple[Tensor, ...]:
+    """Z, aᵀZ and the next coefficients, one after the other."""
+    return _read_of(operators.stream_join(x, matrix, weights, update, weight, EPS), generated)
+
+
+def _read_of(found: Generated, generated: Callable) -> tuple[Tensor, ...]:
+    read, *others = generated(found.numbers)
+    return found.state, operators.stream_read(found.state, read, found.ports), read, *others
+
+
 def _shared(N, n, d, state, number):
     return state(N, n, d), number(n, n), number(n), state(N, d)
 
@@ -84,7 +102,6 @@ CASES = {
         "stream_mix_write", operators.stream_mix_write, _autocast,
         lambda N, n, d, e: stream_mix_write(N, n, d, 4, written=2)),
     "stream_join": Case(
-        "stream_join", operators.stream_join, _join, stream_join,
-        options={"eps": EPS, "generated": split},
+        "stream_join", join_read, _join, stream_join,
         roundings=2),  # Z, and the numbers in a that are made from it
 }

@@ -1,18 +1,18 @@
-"""Any residual of the registry in a network that exists: `graft(model, "mhc")`.
+"""`graft(model, "mhc")` puts any residual of the registry into an existing network.
 
-A block adds its sublayers to what it gets, x ← x + F(norm x), one after the other. A grafted block
-puts a residual around each of them instead:
+A block adds the outputs of its sublayers to its input one after the other, x ← x + F(norm x). A
+grafted block puts a residual around each of them instead:
 
-    rules       what a block is made of: its norms and its F, for each library that we know
+    rules       the norms and the F of a block, for each library that we know
     block       the block that is grafted
-    start       how far a residual starts from the plain network, and what it reads
-    trial       whether a rule computes what its block does
-    stacks      which blocks of a network are grafted
+    start       measures how far a residual starts from the plain network, and what it reads
+    trial       checks that a rule computes what its block does
+    stacks      finds the blocks of a network that are grafted
     network     `graft`, which gives each block its residuals, and `ungraft`
-    files       a grafted network, saved with how it was grafted
-    stream      a network taken apart at one input, for probes: `residual_stream(model, tokens)`
+    files       saves a grafted network, with the call that grafted it
+    stream      takes a network apart at one input, for probes: `residual_stream(model, tokens)`
 
-No library is imported for it. What is grafted is recognised by the name of its class.
+This room imports no library for it. It recognises a block by the name of its class.
 """
 
 from geolab.graft.block import Grafted

@@ -31,11 +31,11 @@ def make_residuals(residual: str | type[Residual], width: int, count: int,
 
 
 def through(residuals: Sequence[Residual], x: Tensor, sublayers: Iterable[tuple]) -> Tensor:
-    """The step of a block: each residual around its sublayer.
+    """Run the step of a block: each residual around its sublayer.
 
     Arguments:
-        residuals: of this block. The first one of the network makes the state, and the last one
-            reads it out.
+        residuals: the block's residuals. The network's first residual makes the state, and its last
+            one reads it out.
         x: (B, T, D) for the first block, the state for the others.
         sublayers: (norm, F) or (None, F, norm) for each residual, as in `Rule`.
     Returns: the state, or (B, T, D) from the last block.
@@ -50,24 +50,25 @@ def through(residuals: Sequence[Residual], x: Tensor, sublayers: Iterable[tuple]
 
 
 def leave(residual: Residual, state: Tensor) -> Tensor:
-    """(B, T, D) of the last state.
+    """Reduce the last state to (B, T, D).
 
-    Hyper-connections leave as the sum of their n streams, which is n x at the start. The norm that
-    follows in their paper undoes that. Here they leave as the mean, whatever follows.
+    The paper of hyper-connections reduces n streams to their sum, which is n x at the start, and
+    the norm that follows undoes the factor n. Here they are reduced to their mean, since any module
+    may follow.
     """
     x = residual.reduce(state)
     return x / residual.streams if isinstance(residual, HyperConnections) else x
 
 
 class Grafted:
-    """What a grafted block has before its own class.
+    """The first base class of a grafted block; the second is the block's own class.
 
-    The class of a grafted block is a subclass of the block's, with its name and with `forward` in
-    its place. So a library that looks for its class finds it, and all parameters keep their names.
+    The class of a grafted block has the name of the block's own class, and replaces its `forward`.
+    So a library that looks for the block's class finds it, and all parameters keep their names.
 
     Attributes:
         residuals: one per sublayer.
-        reads_other_positions: whether they read other positions than the present one.
+        reads_other_positions: whether a residual reads other positions than the present one.
         state_axes: the axes of a state behind batch and positions, such as (n, D).
     """
 
@@ -78,10 +79,10 @@ class Grafted:
     state_axes: tuple[int, ...]
 
     def forward(self, *args, **kwargs) -> Tensor | tuple:
-        """The forward of the block's own class, with its arguments.
+        """Run the block with the arguments of its own class's forward.
 
-        Returns: what the block returns, with the state in the place of x; the last block of a stack
-            reads x out of it.
+        Returns: what the block's own forward returns, with the state in place of x. The last block
+            of a stack returns x, read out of the state.
         Raises: ValueError for an input that isn't x (B, T, D) in the first block, or the state in
             a later one; for a cache with positions in it, where a residual reads them.
         """
@@ -119,9 +120,10 @@ class Grafted:
                 "hands states from block to block, and what stands between them must keep them")
 
     def __reduce_ex__(self, protocol):
-        """So that `copy` and `pickle` find a class which no module defines.
+        """Let `copy` and `pickle` find a class that no module defines.
 
-        The rule of a block of one's own may be a lambda, so it stays in the program that told it.
+        A user's rule may be a lambda, which can't be pickled. So it isn't stored, and the program
+        that loads the block must call `rule` again.
         """
         known = known_rule(self.block_class) is not None
         return _empty, (self.block_class, None if known else self.graft_rule), vars(self)
@@ -134,7 +136,7 @@ def _parameters(block_class: type[nn.Module]) -> tuple[str, ...]:
 
 
 def noted(f: Callable, others: list) -> Callable:
-    """F, with what it returns behind its update added to `others`."""
+    """Wrap F, so that it returns its update alone and appends its other results to `others`."""
     def run(x: Tensor) -> Tensor:
         found = f(x)
         if not isinstance(found, tuple):
@@ -146,7 +148,7 @@ def noted(f: Callable, others: list) -> Callable:
 
 
 def _require_whole(residual: Residual, given: Mapping[str, object]) -> None:
-    """Refuse positions that a cache doesn't give, where a residual reads them."""
+    """Raise ValueError for a cache with earlier positions, which a residual would need to read."""
     for name, value in given.items():
         length = getattr(value, "get_seq_length", None)
         if length is None and hasattr(value, "update") and not isinstance(value, Mapping):
@@ -162,7 +164,7 @@ def _require_whole(residual: Residual, given: Mapping[str, object]) -> None:
 
 
 def _kept_positions(cache: object) -> int:
-    """The positions of a cache that consists of tensors (B, heads, T, D / heads)."""
+    """Count the positions in a cache of tensors (B, heads, T, D / heads)."""
     if isinstance(cache, Tensor):
         return cache.shape[-2] if cache.ndim >= 2 else 0
     parts = cache.values() if isinstance(cache, Mapping) else cache

@@ -33,11 +33,11 @@ def save(model: nn.Module, path: str | Path) -> None:
 
 
 def load(model: nn.Module, path: str | Path, map_location: Any = None) -> nn.Module:
-    """Graft a plain network as a file says, and give it the file's weights.
+    """Graft a plain network as the file says, and load the file's weights into it.
 
     Arguments:
-        model: the plain network, of the class and sizes of the one that was saved.
-        map_location: as of torch.load.
+        model: a plain network of the same class and sizes as the one that was saved.
+        map_location: as for torch.load.
     Returns: the model.
     Raises: ValueError for a file that `save` didn't write, and as `graft` does; RuntimeError for
         weights of another network.

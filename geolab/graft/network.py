@@ -22,8 +22,8 @@ from geolab.graft.start import distance_from_plain, reads_other_positions
 from geolab.graft.trial import require_same_block, require_same_model, sublayers_of
 from geolab.residuals import Normed, Residual, decaying
 
-CLOSE = 1e-5  # the distance up to which a start counts as the plain network's
-# of timm: they run blocks from outside of forward, and would take a state for x
+CLOSE = 1e-5  # a start within this distance counts as the plain network's
+# methods of timm that run blocks outside of forward, and would take a state for x
 BESIDE_FORWARD = ("forward_intermediates", "get_intermediate_layers", "prune_intermediate_layers")
 
 
@@ -35,10 +35,10 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
     It knows the blocks of nn.TransformerEncoder and nn.TransformerDecoder, those of transformers'
     decoders that `geolab.graft.rules` lists, timm's ViT, and nanoGPT's; `rule` tells it of others.
     A warning names the lists of blocks that it leaves as they are. In each stack of blocks the
-    first one makes the state of x, and the last one reads it out. In between the network's own loop
-    carries the state, such as (B, T, n, D) for n streams: hidden states that it hands out from
-    there are states. Parameters keep their names. Those of the residuals are new, and have
-    ".residuals." in theirs.
+    first one makes the state from x, and the last one reads x out of it. In between, the network's
+    own loop carries the state, such as (B, T, n, D) for n streams, so the hidden states that it
+    returns are such states. Parameters keep their names. The new ones of the residuals have
+    ".residuals." in their names.
 
     The new weights are float32 at least, because the small updates of a coefficient are lost when
     they are rounded to half precision. The state stays in the network's dtype. A later
@@ -47,21 +47,21 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
     A class of transformers may graft itself at the end of its constructor. Where its
     `from_pretrained` finds no weights of the residuals, they start as in a direct graft.
 
-    What a residual adds to the loss reaches it inside `geolab.penalties.collect_penalties`.
+    A residual's penalty reaches the loss inside `geolab.penalties.collect_penalties` only.
 
     Arguments:
         model: the network, before it is compiled, sharded or wrapped.
         residual: a name in `geolab.residuals.REGISTRY` or a Residual class.
-        plain: True refuses a residual that doesn't start as the plain network. Then the model
-            computes what it computed before, trained weights included. With False the model starts
-            elsewhere: train it from scratch.
+        plain: True refuses a residual that doesn't start as the plain network. So the model, with
+            its trained weights, computes what it computed before. False accepts any residual; a
+            model that starts elsewhere must be trained from scratch.
         dtype: of the new weights; None is float32, or the block's own dtype where it is wider.
         example: inputs of the model: a tensor, a tuple of arguments, or a dict of named ones. With
-            them the whole model is compared with itself, grafted with this residual, or with the
-            additive one where this one doesn't start plain. Without them each block whose forward
+            them the model is compared before and after the graft: with this residual, or with the
+            additive one if this residual doesn't start plain. Without them each block whose forward
             requires x alone is compared with its rule.
-        only: the names of the lists of blocks that are grafted, such as ["encoder.layers"]; all of
-            them unless told.
+        only: the names of the lists of blocks that are grafted, such as ["encoder.layers"]; by
+            default all of them.
         options: for the residual's constructor.
     Returns: the model.
     Raises: ValueError for a model without known blocks, one that was grafted before, or one that is
@@ -82,7 +82,7 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
     _put(stacks, made, residual, options)
     for module in model.modules():
         if isinstance(module, nn.TransformerEncoder):
-            # a fast path around the blocks' own forward
+            # a fast path that skips the blocks' own forward
             _put_over(module, "use_nested_tensor", False)
         elif hasattr(module, "_initialize_weights"):  # of transformers
             _tell_transformers(module, in_float32=dtype is None)
@@ -99,7 +99,7 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
 def ungraft(model: nn.Module) -> nn.Module:
     """Take the residuals out again, in place: each block has its own class and forward.
 
-    A network that was grafted and not trained since computes what it computed before.
+    If the network was not trained in between, it computes what it computed before the graft.
 
     Raises: ValueError for a model without grafted blocks.
     """
@@ -121,10 +121,10 @@ def ungraft(model: nn.Module) -> nn.Module:
 
 
 def new_parameters(model: nn.Module) -> dict[str, list[nn.Parameter]]:
-    """The parameters that `graft` added, for an optimizer's groups.
+    """Return the parameters that `graft` added, as groups for an optimizer.
 
-    Returns: {"decay": those that weight decay is for, "no_decay": the others, such as biases,
-        scales and static tables}.
+    Returns: {"decay": those that weight decay should shrink, "no_decay": the others, such as
+        biases, scales and static tables}.
     Raises: ValueError for a model without residuals.
     """
     found: dict[str, list[nn.Parameter]] = {"decay": [], "no_decay": []}
@@ -141,7 +141,7 @@ def new_parameters(model: nn.Module) -> dict[str, list[nn.Parameter]]:
 
 
 def _put_over(module: nn.Module, name: str, value: object) -> None:
-    """Set an attribute of an instance, which `ungraft` sets back."""
+    """Set an attribute of an instance; `ungraft` restores it."""
     before = vars(module).setdefault("before_graft", {})
     before.setdefault(name, (name in vars(module), vars(module).get(name)))
     setattr(module, name, value)
@@ -168,16 +168,17 @@ def _put(stacks: list[list[nn.Module]], made: list[list[list[Residual]]],
 
 @torch.no_grad()
 def _state_axes(residual: Residual) -> tuple[int, ...]:
-    """The axes of a state behind batch and positions."""
+    """Return the axes of a state behind batch and positions."""
     like = next((p for p in residual.parameters() if p.is_floating_point()), torch.zeros(()))
     return tuple(residual.expand(like.new_zeros(1, 1, residual.width)).shape[2:])
 
 
 def _tell_transformers(model: nn.Module, in_float32: bool) -> None:
-    """Let a PreTrainedModel start and load the residuals inside it as they ask for.
+    """Let a PreTrainedModel start its residuals by their own `reset_parameters`, and load them in
+    float32 if `in_float32`.
 
-    On the meta device nothing is started yet, and `from_pretrained` starts what it doesn't find.
-    Elsewhere all is started, and a later `post_init` leaves it as it is.
+    On the meta device no weight has started yet, and `from_pretrained` starts the weights that it
+    doesn't find. On other devices all weights have started, and a later `post_init` leaves them.
     """
     parts = [part for module in model.modules() if isinstance(module, Residual)
              for part in module.modules()]
@@ -193,7 +194,9 @@ def _tell_transformers(model: nn.Module, in_float32: bool) -> None:
 
 @torch.no_grad()
 def _initialize_weights(model: nn.Module, module: nn.Module, *args) -> None:
-    """`PreTrainedModel._initialize_weights`, which comes to the parts of a residual before it."""
+    """Start a residual as a whole, in place of `PreTrainedModel._initialize_weights`. The model
+    calls this for the parts of a residual first.
+    """
     if not isinstance(module, Residual) or getattr(module, "_is_hf_initialized", False):
         type(model)._initialize_weights(model, module, *args)
         return
@@ -203,13 +206,13 @@ def _initialize_weights(model: nn.Module, module: nn.Module, *args) -> None:
         module.reset_parameters()
     for tensor, value in loaded:
         tensor.copy_(value)
-    module._is_hf_initialized = True  # so a later `post_init` leaves what was trained
+    module._is_hf_initialized = True  # so a later `post_init` keeps trained weights
 
 
 def _residuals(blocks: list[nn.Module], residual: str | type[Residual], plain: bool,
                dtype: torch.dtype | None, example: object,
                options: dict) -> list[list[Residual]]:
-    """The residuals of each block of a stack, once nothing speaks against them."""
+    """Make the residuals of each block of a stack, and raise ValueError where they don't fit it."""
     parts = [sublayers_of(block) for block in blocks]
     width, post_norm = _width(blocks[0], parts[0]), len(parts[0][0]) == 3
     for block in blocks:
@@ -247,7 +250,9 @@ def _wide(like: Tensor) -> torch.dtype:
 @torch.no_grad()
 def _require_state(made: Residual, residual: str | type[Residual], width: int,
                    like: Tensor) -> None:
-    """Raise ValueError unless a residual of another dtype than the network's takes its state."""
+    """Raise ValueError unless a residual keeps a state of the network's dtype, also where its own
+    dtype differs.
+    """
     own = {p.dtype for p in made.parameters()} - {like.dtype}
     if not own or like.dtype.itemsize < 2 or like.is_meta:
         return
@@ -268,7 +273,7 @@ def _require_state(made: Residual, residual: str | type[Residual], width: int,
 
 
 def _width(block: nn.Module, sublayers: list[tuple]) -> int:
-    """D, as the rule says it, or the first norm with a weight among the sublayers."""
+    """The width D: from the rule, or else from the first norm with a weight among the sublayers."""
     stated = find_rule(block).width
     if stated is not None:
         return stated(block)

@@ -1,8 +1,8 @@
-"""What a block is made of: the norm and the F of each sublayer x ← x + F(norm x), in order.
+"""The rules say which sublayers x ← x + F(norm x) a block consists of: the norm and the F of each.
 
-A rule is a function of the block and of what else its forward gets, so masks, positions and caches
-reach F as they do in the library's own forward. Dropout, layer scale and stochastic depth belong
-to F.
+A rule is a function of the block and of the further arguments of its forward. So masks, positions
+and caches reach F as they do in the library's own forward. Dropout, layer scale and stochastic
+depth belong to F.
 
 Legend: B batch, T positions, D width.
 """
@@ -24,11 +24,11 @@ def positions_second(block: nn.Module) -> bool:
 
 @dataclass(frozen=True)
 class Rule:
-    """How the forward of a block is made of sublayers.
+    """A rule for one class of blocks: it says how forward is made of sublayers.
 
     Arguments:
-        sublayers: `sublayers(block, ...)` gives a tuple for each sublayer, where ... is what
-            forward gets besides x: (norm, F), or (None, F) where there is no norm, or
+        sublayers: `sublayers(block, ...)` gives a tuple for each sublayer, where ... are the
+            arguments of forward besides x: (norm, F), or (None, F) where there is no norm, or
             (None, F, norm) for a post-norm, x ← norm(x + F(x)). Where F returns a tuple, its first
             entry is added to x, and the block returns the others behind x.
         batch_first: `batch_first(block)` says whether x is (B, T, D) or (T, B, D).
@@ -42,15 +42,15 @@ class Rule:
     width: Callable[[nn.Module], int] | None = None
 
 
-OWN: dict[type[nn.Module], Rule] = {}  # what `rule` was told
+OWN: dict[type[nn.Module], Rule] = {}  # the rules that users gave by `rule`
 
 
 def rule(block: type[nn.Module], sublayers: Sublayers, *, width: int | None = None) -> None:
-    """Tell `graft` what a block of your own is made of.
+    """Tell `graft` which sublayers a block of your own has.
 
         rule(Block, lambda block: [(block.ln_1, block.attn), (block.ln_2, block.mlp)])
 
-    Where forward gets more than x, the function gets it too, and hands it on:
+    If forward takes more than x, the function gets those arguments too, and passes them on:
 
         rule(Block, lambda block, mask=None: [(block.norm1, lambda x: block.attn(x, mask)),
                                               (block.norm2, block.mlp)])
@@ -59,8 +59,8 @@ def rule(block: type[nn.Module], sublayers: Sublayers, *, width: int | None = No
 
         rule(Block, lambda block: [(block.norm, lambda x: block.attn(x) + block.mlp(x))])
 
-    Where forward requires x alone, `graft` compares the two, and refuses a rule that computes
-    something else. Elsewhere give `graft` an example of the model's inputs.
+    If forward requires x alone, `graft` compares rule and forward, and refuses a rule that computes
+    something else. Otherwise give `graft` an example of the model's inputs.
 
     Arguments:
         block: the class of the block, or a parent of it, (B, T, D) -> (B, T, D). A rule for a class
@@ -72,9 +72,10 @@ def rule(block: type[nn.Module], sublayers: Sublayers, *, width: int | None = No
 
 
 def find_rule(block: nn.Module) -> Rule | None:
-    """The rule for a block's forward, or None: of its class, or of the next parent with one.
+    """Find the rule for a block's forward: that of its class, or of the nearest parent with one, or
+    None.
 
-    Behind the class that defines forward no rule counts.
+    The search ends at the class that defines forward: a rule of its parents is for another forward.
     """
     known = known_rule(type(block))
     if known is None and {name for name, _ in block.named_children()} == CHILDREN:
@@ -94,12 +95,12 @@ def known_rule(block: type[nn.Module]) -> Rule | None:
 
 
 def is_own(known: Rule) -> bool:
-    """Whether `rule` was told of it."""
+    """Return whether a user gave this rule by `rule`."""
     return any(known is told for told in OWN.values())
 
 
 def requires_x_alone(block: nn.Module) -> bool:
-    """Whether forward can be called with x and nothing else."""
+    """Return whether forward can be called with x alone."""
     first, *others = inspect.signature(block.forward).parameters.values()
     return all(p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
                for p in others) and first.kind in (first.POSITIONAL_OR_KEYWORD,

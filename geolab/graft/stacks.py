@@ -1,4 +1,4 @@
-"""Which blocks of a network are grafted, and what is left as it is."""
+"""Find the blocks of a network that are grafted, and warn of those that stay as they are."""
 
 import warnings
 from collections.abc import Collection
@@ -10,7 +10,7 @@ from geolab.graft.rules import REFUSED, RULES, find_rule
 
 
 def find_stacks(model: nn.Module, only: Collection[str] = ()) -> dict[str, list[nn.Module]]:
-    """The known blocks, those of one parent together, in its order, by the parent's name."""
+    """Find the blocks that have a rule: {name of their parent: its blocks, in order}."""
     if any(isinstance(module, Grafted) for module in model.modules()):
         raise ValueError("model must not be grafted yet, got one that is; graft a new one and "
                          "load its weights")
@@ -52,8 +52,8 @@ def _short(name: str) -> str:
 
 
 def tell_what_stays(model: nn.Module) -> None:
-    """Warn of lists of alike blocks that are neither grafted nor inside a grafted block, and of
-    what stands between grafted blocks.
+    """Warn of modules that stand between grafted blocks, and of lists of blocks of one class that
+    are neither grafted nor inside a grafted block.
     """
     inside = {id(part) for module in model.modules() if isinstance(module, Grafted)
               for part in module.modules()}
@@ -77,7 +77,9 @@ def tell_what_stays(model: nn.Module) -> None:
 
 
 def require_bare(model: nn.Module) -> None:
-    """What wraps a model has looked at its parameters already, and would miss new ones."""
+    """Raise ValueError for a wrapped model: its wrapper has read the parameters already, and would
+    miss new ones.
+    """
     wrapped = {"DistributedDataParallel", "FullyShardedDataParallel", "OptimizedModule",
                "FSDPModule", "DataParallel"}
     for module in model.modules():
@@ -87,14 +89,16 @@ def require_bare(model: nn.Module) -> None:
 
 
 def watch_ends(model: nn.Module) -> None:
-    """Let each module that holds a list of grafted blocks refuse to run a part of the list."""
+    """Add a hook to each module that holds a list of grafted blocks: it refuses to run a part of
+    the list.
+    """
     for module in model.modules():
         if any(_ends(child) for child in module.children()):
             module.register_forward_pre_hook(require_ends)
 
 
 def unwatch_ends(model: nn.Module) -> None:
-    """Take out what `watch_ends` put in."""
+    """Remove the hooks of `watch_ends`."""
     for module in model.modules():
         for key, hook in list(module._forward_pre_hooks.items()):
             if hook is require_ends:
@@ -113,9 +117,10 @@ def require_ends(module: nn.Module, _: tuple) -> None:
 
 
 def _ends(blocks: nn.Module) -> tuple[bool, bool] | None:
-    """Whether a list begins with a stack's first block and ends with its last one.
+    """Return whether a list begins with a stack's first block, and whether it ends with its last
+    one.
 
-    None for a list without grafted blocks, or whose state has the axes of x.
+    The result is None for a list without grafted blocks, and for one whose state has the axes of x.
     """
     if not isinstance(blocks, (nn.ModuleList, nn.Sequential)):
         return None

@@ -1,6 +1,6 @@
-"""What can be said of a residual before it meets a network: its start, and what it reads.
+"""Measure a residual before it is put into a network: its start, and the positions that it reads.
 
-Both are measured on a small stack around known sublayers, in float64.
+Both are measured in float64, on a small stack around known sublayers.
 """
 
 from functools import partial
@@ -15,13 +15,14 @@ from geolab.residuals import Residual
 
 def distance_from_plain(residual: str | type[Residual], width: int, sublayers: int = 8,
                         post_norm: bool = False, **options) -> float:
-    """‖y − y₀‖ / ‖y₀ − x‖ at the start: how far the output is from the plain network's y₀.
+    """‖y − y₀‖ / ‖y₀ − x‖ at the start: the distance of the output y from the plain network's
+    output y₀.
 
-    It is relative to what the plain sublayers add to x.
+    It is relative to the sum y₀ − x that the plain sublayers add.
 
     Arguments:
         residual, width, options: as for `make_residual`.
-        sublayers: how many there are. They are tanh(a ⊙ norm x), with random a.
+        sublayers: the number of sublayers. They are tanh(a ⊙ norm x), with random a.
         post_norm: whether a norm comes after each residual, instead of before F.
     Raises: ValueError for a norm after a residual whose state doesn't consist of streams.
     """
@@ -38,10 +39,11 @@ def distance_from_plain(residual: str | type[Residual], width: int, sublayers: i
 
 
 def reads_other_positions(residual: str | type[Residual], width: int, **options) -> bool:
-    """Whether an output depends on inputs at other positions, around an F that keeps them apart.
+    """Return whether an output depends on inputs at other positions, with an F that doesn't mix
+    positions.
 
-    It is asked after a small random change of all parameters, since a residual may start at a
-    value where it reads nothing.
+    All parameters are changed a little at random first, since a residual may start where it reads
+    nothing.
     """
     with torch.enable_grad(), torch.device("cpu"), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

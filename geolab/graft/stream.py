@@ -1,12 +1,12 @@
-"""A network taken apart: its residual stream at one input, as maps that any probe takes.
+"""Take a network apart: its residual stream at one input becomes a list of maps for any probe.
 
     stream = residual_stream(model, tokens)
     states = stream.states()            x_0 and x_l = T_l(x_{l−1}), with T_l(x) = x + F_l(norm x)
-    logits = stream.head(states[-1])    what the model makes of the last state
+    logits = stream.head(states[-1])    the model's output at the last state
 
-A map T_l has the masks and positions of this input. So it can be run alone, left out, exchanged
-with another, or given another x: order, erasing and Jacobians of a real network are the measures
-of `geolab.probes` at its maps.
+A map T_l has the masks and positions of this input. So it can run alone, be left out, be exchanged
+with another, or get another x. The measures of `geolab.probes` at these maps give order, erasing
+and Jacobians of a real network.
 
 Legend: B batch, T positions, D width, L sublayers.
 """
@@ -46,12 +46,13 @@ class Sublayer:
 class ResidualStream(NamedTuple):
     """A network at one input."""
 
-    x: Tensor                             # (B, T, D), as the blocks take it: what enters them
+    x: Tensor                             # (B, T, D), as the blocks take it: their input
     sublayers: tuple[Sublayer, ...]       # L maps, in the order in which they run
-    head: Callable[[Tensor], Tensor]      # (B, T, D) -> what the model makes of its last state
+    head: Callable[[Tensor], Tensor]      # (B, T, D) -> the model's output at its last state
 
     def writes(self) -> list[Tensor]:
-        """x_0 and what each sublayer adds, without gradients: L + 1 tensors whose sum is x_L."""
+        """x_0 and the update of each sublayer, without gradients: L + 1 tensors whose sum is x_L.
+        """
         with torch.no_grad():
             return [self.x, *(step.update(x) for step, x in
                               zip(self.sublayers, self.states(), strict=False))]
@@ -69,7 +70,7 @@ class ResidualStream(NamedTuple):
 
 @torch.no_grad()
 def residual_stream(model: nn.Module, inputs: object) -> ResidualStream:
-    """Take a network apart at one input. The model itself stays as it is.
+    """Take a network apart at one input. The model itself doesn't change.
 
     Arguments:
         model: a network whose blocks `graft` knows, in eval mode and not grafted.
@@ -98,13 +99,13 @@ def residual_stream(model: nn.Module, inputs: object) -> ResidualStream:
 
 
 class _Call(NamedTuple):
-    """How the model calls a block, and what it gets back."""
+    """A call of a block by the model: its arguments and its results."""
 
     x: Tensor
     args: tuple
     kwargs: dict
     output: Tensor
-    others: tuple | None   # what the block returns behind x
+    others: tuple | None   # the block's results behind x
 
 
 def _calls(model: nn.Module, blocks: list[nn.Module], inputs: object) -> list[_Call]:
@@ -146,7 +147,7 @@ def _update(f: Callable, norm: Callable | None, after: list, x: Tensor) -> Tenso
 @torch.no_grad()
 def _head(model: nn.Module, blocks: list[nn.Module], calls: list[_Call], inputs: object,
           x: Tensor) -> Tensor:
-    """What the model computes of a last state: its forward, with x in place of its blocks'."""
+    """The model's output at a last state x: its forward, with x in place of the blocks' result."""
     with ExitStack() as around:
         for block, got in zip(blocks, calls, strict=True):
             stand_in = x if got.others is None else (x, *got.others)

@@ -1,4 +1,6 @@
-"""Does a rule compute what its block does? Both are tried, and nothing that they change stays."""
+"""Check that a rule computes what its block does. Both run on an input, and their side effects are
+undone.
+"""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -11,14 +13,15 @@ from torch.utils._pytree import tree_leaves
 from geolab.graft.block import make_residuals, noted, through
 from geolab.graft.rules import find_rule, is_own, requires_x_alone
 
-# what a network raises for an input, or a rule for a block, that it isn't made for
+# the errors of a network or a rule for an input or a block that doesn't fit it
 UNFIT = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError)
 
 
 def sublayers_of(block: nn.Module) -> list[tuple]:
-    """What a rule gives for a block, before anything is known of forward's other arguments.
+    """Call a rule with the block alone, and return its sublayers.
 
-    Raises: ValueError for a rule that can't be called without them, or gives something else.
+    Raises: ValueError for a rule that needs further arguments of forward, or doesn't return
+    sublayers.
     """
     name = type(block).__name__
     try:
@@ -36,7 +39,7 @@ def sublayers_of(block: nn.Module) -> list[tuple]:
 def require_same_block(block: nn.Module, width: int) -> None:
     """Raise ValueError unless a rule computes what its block's forward does, on a random x.
 
-    A rule of one's own whose block requires more than x isn't checked, and a warning says so.
+    A user's rule isn't checked if its block requires more than x, and a warning says so.
     """
     name, rule = type(block).__name__, find_rule(block)
     like = next(p for p in block.parameters() if p.is_floating_point())
@@ -77,10 +80,11 @@ def require_same_block(block: nn.Module, width: int) -> None:
 @torch.no_grad()
 def require_same_model(model: nn.Module, example: object, put: Callable[[], None],
                        undo: Callable[[], object]) -> None:
-    """Raise ValueError unless the model computes the same with residuals that start plain.
+    """Raise ValueError unless the model computes the same with residuals that start as the plain
+    network.
 
     Arguments:
-        put, undo: put them around the sublayers, and take them out again.
+        put, undo: functions that put the residuals around the sublayers, and take them out again.
     """
     device = next(model.parameters()).device
     with untouched(model, device):
@@ -103,7 +107,8 @@ def require_same_model(model: nn.Module, example: object, put: Callable[[], None
 
 
 def call(model: nn.Module, example: object) -> object:
-    """The model at an example: a tensor, a tuple of arguments, or a dict of named ones."""
+    """Call the model with an example: a tensor, a tuple of arguments, or a dict of named arguments.
+    """
     if isinstance(example, Mapping):
         return model(**example)
     return model(*example) if isinstance(example, tuple) else model(example)
@@ -126,8 +131,8 @@ def _require_close(name: str, got: Tensor, wanted: Tensor) -> None:
 
 @contextmanager
 def untouched(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """A context after which buffers, such as a BatchNorm's statistics, attributes and draws are as
-    before.
+    """A context that restores buffers (such as a BatchNorm's statistics), attributes and random
+    generators at its end.
     """
     before = [(buffer, buffer.clone()) for buffer in module.buffers()]
     kept = [(part, dict(vars(part)), dict(part._buffers)) for part in module.modules()]

@@ -1,8 +1,8 @@
 """Triton twins of the operators, with the same names and equations.
 
 A twin reads the state once in the forward pass, and once in the backward pass. An operator checks
-its arguments, asks `serves` whether there is a kernel for this device and dtype, and then calls its
-twin.
+its arguments, asks `serves` whether there is a kernel for this device and dtype, and if so calls
+its twin.
 
 On a CPU the same kernels run in the interpreter of Triton 3.7. It is slow, but useful for tests and
 for a look inside. Set the environment variable TRITON_INTERPRET to 1 before you import geolab, then
@@ -29,7 +29,8 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MODES = ("auto", "always", "never")
 # A thread holds n² numbers in registers. With more streams than this, operators use no kernels.
 MOST_STREAMS = 8
-# On Hopper its backward spills 40 bytes a thread. With more streams, or on an A100, more spill.
+# On Hopper the joined backward pass spills 40 bytes per thread. With more streams, or on an A100,
+# it spills more.
 MOST_JOINED = 4
 # The outputs of `rms_linear`. With more of them, a separate matrix product is the better choice.
 MOST_OUTPUTS = 128
@@ -58,11 +59,11 @@ def use(mode: str) -> Iterator[None]:
 
 
 def serves(x: Tensor, streams: int = 1) -> bool:
-    """Whether an operator uses its kernel for the state x with this number of streams.
+    """Return whether an operator uses its kernel for the state x with this number of streams.
 
     In the mode "auto" it does for float32, bfloat16 and float16 on a CUDA device, if Triton is
-    installed. A kernel reads memory by its address, so in every mode DTensors and other wrappers of
-    tensors take the reference, and so does what torch.func transforms.
+    installed. A kernel reads memory by its address. So in every mode the reference runs for
+    DTensors and other wrappers of tensors, and inside transforms of torch.func.
     """
     if (_mode == "never" or x.dtype not in DTYPES or streams > MOST_STREAMS
             or is_traceable_wrapper_subclass(x) or transformed()):
@@ -71,15 +72,18 @@ def serves(x: Tensor, streams: int = 1) -> bool:
 
 
 def joins(x: Tensor, outputs: int) -> bool:
-    """Whether the kernels of `stream_join` serve the state x (..., n, d), and W with these rows."""
+    """Return whether the kernels of `stream_join` serve the state x (..., n, d) and a W with
+    `outputs` rows.
+    """
     return (x.shape[-2] <= MOST_JOINED and outputs <= 32 and serves(x)
             and _runs_joined(x.device))
 
 
 def constant(function: Callable) -> Callable:
-    """torch.compiler.assume_constant_result, which imports the compiler, and that takes a second.
+    """Mark a function as torch.compiler.assume_constant_result does: compiled code keeps its
+    result.
 
-    Compiled code keeps the result of the function, and doesn't trace it.
+    That function itself would import the compiler, which takes a second.
     """
     function._dynamo_marked_constant = True
     return function
@@ -96,8 +100,9 @@ def mode() -> str:
 
 
 def transformed() -> bool:
-    """Whether torch.func (grad, vmap, jvp, ...), forward mode or torch.export transforms what is
-    computed now, none of which looks into a hand-written backward pass.
+    """Return whether torch.func (grad, vmap, jvp, ...), forward mode or torch.export is active.
+
+    None of them can differentiate a hand-written backward pass.
     """
     return (torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
             or _exporting())
@@ -107,16 +112,18 @@ _exporting = getattr(torch.compiler, "is_exporting", lambda: False)  # from PyTo
 
 
 def batched(x: Tensor) -> bool:
-    """Whether x is a batch of tensors under vmap, as autograd makes with is_grads_batched=True."""
-    return not torch.compiler.is_compiling() and (  # the compiler can't look into these
+    """Return whether x is a batch of tensors under vmap, as autograd makes one with
+    is_grads_batched=True.
+    """
+    return not torch.compiler.is_compiling() and (  # the compiler can't trace these
         torch._C._functorch.is_batchedtensor(x) or torch._C._functorch.is_legacy_batchedtensor(x))
 
 
 def number(value: Tensor | float, like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """A tensor as it is, and a number as a tensor on the device of `like`.
+    """Return a tensor unchanged, and a number as a tensor on the device of `like`.
 
-    The device fills it in. A copy from the host would wait for the device, and a CUDA graph could
-    not capture it.
+    The device writes the number. A copy from the host would wait for the device, and a CUDA graph
+    could not capture it.
     """
     if isinstance(value, Tensor):
         return value

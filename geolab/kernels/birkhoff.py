@@ -1,6 +1,6 @@
 """P = diag(f) K diag(g), the Sinkhorn iteration in its dual form, and its gradient.
 
-A matrix stays in registers from its logits to P, and on the way back.
+A matrix stays in registers from its logits to P, and in the backward pass.
 
 Legend: N matrices of n rows and columns; all numbers are float32. A program takes MATRICES
 matrices, each as n rows. A row is a tile (MATRICES, POWER), where POWER is the smallest power of
@@ -136,7 +136,7 @@ def _scale_backward_long(GP, X, GX, F, N, steps, FLIP: tl.constexpr, n: tl.const
             tl.store(F + (t * n + i) * MATRICES, f[i])
         g = _by_columns(k, f, n, POWER)
         f = _by_rows(k, g, n)
-    tl.debug_barrier()  # a lane may read what another lane wrote
+    tl.debug_barrier()  # a lane may read numbers that another lane wrote
     grad_k, grad_f, grad_g = _last_back(k, f, g, _load(GP, matrix, N, FLIP, n, POWER), n)
     for t in range(steps):
         before = ()
@@ -214,7 +214,7 @@ def _last_back(k, f, g, grad_p, n: tl.constexpr):
 def _step_back(k, before, f, grad_k, grad_f, grad_g, n: tl.constexpr, POWER: tl.constexpr):
     """Go back through f = 1 / K g and then through g = 1 / Kᵀ before.
 
-    Returns the gradient with respect to K, with the share of this step added, and the gradient with
+    Returns the gradient with respect to K, to which this step adds its share, and the gradient with
     respect to `before`.
     """
     g = _by_columns(k, before, n, POWER)

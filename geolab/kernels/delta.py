@@ -64,15 +64,14 @@ def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tens
 
 @cache
 def plan(d: int, d_v: int, most: int) -> dict[str, int]:
-    """How a program is laid out, as constants of the kernel.
+    """The layout of a program, as constants of the kernel.
 
     A tile has 8 numbers per thread, and a token gets the fewest warps that hold it in 4 tiles.
     Small tokens share a program of 4 warps.
 
     As long as tiles times warps is at most `most`, two programs fit into a multiprocessor's
-    registers. Then a program holds its whole tokens, and reads nothing twice. It holds
-    the first two tiles of a longer token; both passes read the others, the second time from a
-    cache.
+    registers. Then a program holds its whole tokens, and reads nothing twice. Of a longer token it
+    holds the first two tiles, and reads the others twice, the second time from a cache.
     """
     channels = power_of_two(d_v)
     warps = min(power_of_two(cdiv(d * channels, 1024)), 16)
@@ -119,7 +118,7 @@ def _delta_update_backward(
 
 
 def _kept(inputs: tuple, outputs: tuple) -> tuple:
-    """What the backward pass needs. Without erasure it doesn't need x."""
+    """The tensors that the backward pass needs. Without erasure it doesn't need x."""
     x, *others, erase, eps = inputs
     return x if erase else None, *others, erase, eps is not None, *outputs[1:]
 
@@ -179,7 +178,7 @@ differentiate(_diagonal_update, _diagonal_update_backward)
 
 @triton.jit
 def _tile(token, N, start, d, d_v: tl.constexpr, FEATURES: tl.constexpr, CHANNELS: tl.constexpr):
-    """Where FEATURES features from `start` lie, and which of them exist.
+    """The places of FEATURES features from `start` on, and a mask of those that exist.
 
     Features and channels are on one axis, so that the 16 bytes of a thread may span features.
     """

@@ -9,12 +9,14 @@ Is a kernel worthwhile? This table is for 4.3 TB/s and W with 24 rows, which a m
     16384 × 8192       62 µs      125 µs   143 µs            52 µs     17 µs           125, 250 µs
 
 With plain float32 products the arithmetic would take longer than the memory traffic. So float32
-numbers are sums of shorter ones, multiplied on matrix units: bfloat16 data are exact, W and the
-gradient are sums of two bfloat16 numbers each, their halves. Other data take three tf32 products,
-whose operands the compiler rounds. A single one would cut them off: sums too small by 7e-4.
+numbers are split into sums of shorter ones, which matrix units multiply. For bfloat16 data, which
+are exact, W and the gradient are sums of two bfloat16 numbers each, their halves. Other data take
+three tf32 products, whose operands the compiler rounds. A single tf32 product would truncate its
+operands, and its sums would be too small by 7e-4.
 
-`_pack` brings W, and `_scale` the outputs' gradient, into the form in which every program reads it.
-Few tokens don't fill a device: then programs share a token's features, and `_join` adds up.
+`_pack` brings W into the form in which every program reads it, and `_scale` does so for the
+gradient of the outputs. Few tokens don't fill a device: then several programs share a token's
+features, and `_join` adds up their results.
 
 Legend: N tokens, D features each, O float32 outputs, padded to OUTPUTS; r = 1 / rms x.
 """
@@ -28,7 +30,7 @@ from torch import Tensor
 
 from geolab.kernels import launch, tiles
 from geolab.kernels.launch import INTERPRETED, buffer, cdiv, differentiate, op, require, sizes, twin
-from geolab.kernels.tiles import Layout
+from geolab.kernels.tiles import Layout, ReadGradients, Write, WriteGradients
 
 NUMBERS = 32768 if INTERPRETED else 2048  # outputs of tokens, in a program of `_join` or `_scale`
 PACK = 4096 if INTERPRETED else 64  # columns of W, in a program of `_pack`
@@ -39,7 +41,7 @@ def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """W (x / rms x), as `operators.rms_linear`, for up to 128 outputs.
 
     The forward pass moves D numbers per token, and the backward pass 2D. From compute capability
-    8.0 on, bfloat16 data meet W and the gradient in 16 bits.
+    8.0 on, bfloat16 data are multiplied with the 16-bit halves of W and of the gradient.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     require("x", x=x, weight=weight)
@@ -49,7 +51,9 @@ def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 @cache
 def _device(device: torch.device) -> tuple[int, tuple[int, int]]:
-    """How many multiprocessors a device has, and its compute capability: an H200's on a CPU."""
+    """The number of a device's multiprocessors, and its compute capability. A CPU counts as an
+    H200.
+    """
     if device.type != "cuda":
         return 132, (9, 0)
     found = torch.cuda.get_device_properties(device)
@@ -57,7 +61,7 @@ def _device(device: torch.device) -> tuple[int, tuple[int, int]]:
 
 
 def _products(dtype: torch.dtype, device: torch.device) -> str:
-    """How data of this dtype are multiplied: see `tiles.product`.
+    """Choose the form of products for data of this dtype: see `tiles.product`.
 
     Matrix units for these formats came with compute capability 8.0. The interpreter has none.
     """
@@ -72,19 +76,17 @@ def _padded(outputs: int) -> int:
 
 def _launch(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor) -> None:
     halves = _products(x.dtype, x.device) == "halves"
-    # 80 KB of shared memory are more than smaller devices give to a program
+    # 80 KB of shared memory are more than a program gets on smaller devices
     large = halves and len(weight) <= 32 and _device(x.device)[1][0] in (9, 10)
     layout = Layout(64, 128, 4, stages=3) if large else Layout(128, 64 if halves else 32, 8)
-    state_forward(x.unsqueeze(-2), weight, eps, y, r, (), layout)
+    state_forward(x.unsqueeze(-2), weight, eps, y, r, None, layout)
 
 
-def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor, write: tuple,
-                  layout: Layout) -> None:
-    """y and r of x (N, n, d), or of what is written: see `_forward`.
+def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor,
+                  write: Write | None, layout: Layout) -> None:
+    """Fill y and r for x (N, n, d), or for the state Z that `write` makes of it: see `_forward`.
 
-    W is read once per tile of tokens, from the L2 cache: padded, all of x's bytes if there are 64.
-
-    `write` has H and b as one, h, and the buffer for Z, or nothing.
+    Each tile of tokens reads W once, from the L2 cache: padded, all of x's bytes if there are 64.
     """
     (N, n, d), O, products = sizes(x, 2), len(weight), _products(x.dtype, x.device)
     tokens, features = (64, 512) if INTERPRETED else layout[:2]
@@ -97,9 +99,10 @@ def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor, w
     halves, streams = products == "halves", launch.power_of_two(n)
     packed = buffer(1 + halves, d, streams, _padded(O), like=x if halves else y)
     _pack[(cdiv(d * streams, PACK),)](weight, packed, d, n, streams, O, _padded(O), PACK, products)
-    _forward[(blocks, parts)](x, packed, sums, squares, *(write or (y, x, x)), N, eps, d, share, n,
-                              O, _padded(O), bool(write), tokens, features, d % features == 0,
-                              layout.stages, products, num_warps=layout.warps)
+    _forward[(blocks, parts)](
+        x, packed, sums, squares, *(write or (y, x, x)), N, eps, d, share, n, O, _padded(O),
+        WRITE=write is not None, TOKENS=tokens, FEATURES=features, WHOLE=d % features == 0,
+        STAGES=layout.stages, PRODUCTS=products, num_warps=layout.warps)
     if parts > 1:
         few = NUMBERS // _padded(O)
         _join[(cdiv(N, few),)](sums, squares, y, r, N, eps, n * d, parts, O, _padded(O), few)
@@ -110,19 +113,17 @@ def _launch_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tens
     small, products = len(weight) <= 32, _products(x.dtype, x.device)
     layout = (Layout(32, 128, 8, stages=3) if small and products == "halves"
               else Layout(32, 64, 4 if small else 8))
-    state_backward(grad, x.unsqueeze(-2), weight, y, r, grad_x, grad_w, (), (), layout)
+    state_backward(grad, x.unsqueeze(-2), weight, y, r, grad_x, grad_w, None, None, layout)
 
 
 def state_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor, grad_x: Tensor,
-                   grad_w: Tensor, read: tuple, write: tuple, layout: Layout) -> None:
-    """With a = r grad: grad_x = Wᵀa − x r ⟨a, y⟩ / D, grad_W = Σ a xᵀ, and more: see `_backward`.
+                   grad_w: Tensor, read: ReadGradients | None, write: WriteGradients | None,
+                   layout: Layout) -> None:
+    """Fill grad_x = Wᵀa − x r ⟨a, y⟩ / D and grad_W = Σ a xᵀ, with a = r grad, and the buffers in
+    `write`: see `_backward`.
 
-    A program takes some features of many tokens, and writes a part of grad_W, and of ∂H and ∂b of
-    each token. The parts are added in a fixed order, so the sums are the same in every run.
-
-    Arguments:
-        read: GZ, ∂u and a, or nothing.
-        write: H and b as one, h, and the buffers of their gradients, or nothing.
+    A program takes some features of many tokens. It writes a part of grad_W, and a part of ∂H and
+    ∂b of each token. The parts are added in a fixed order, so the sums are the same in every run.
     """
     (N, n, d), O, products = sizes(x, 2), len(weight), _products(x.dtype, x.device)
     halves = products == "halves"
@@ -134,10 +135,12 @@ def state_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor
     parts = max(1, min(layout.programs * _device(x.device)[0] // wide, cdiv(N, tokens)))
     given, update, of_given, of_update = write or (y, x, y[:0], grad_x)
     of_w, of_c = buffer(parts, *grad_w.shape, like=y), buffer(wide, *of_given.shape, like=y)
-    _backward[(wide, parts)](a, shrink, x, weight, grad_x, of_w, *(read or (x, x, y)), given,
-                             update, of_c, of_update, N, cdiv(N, parts * tokens) * tokens, d, n, O,
-                             _padded(O), bool(read), bool(write), tokens, features,
-                             d % features == 0, layout.stages, products, num_warps=layout.warps)
+    _backward[(wide, parts)](
+        a, shrink, x, weight, grad_x, of_w, *(read or (x, x, y)), C=given, U=update, GC=of_c,
+        GH=of_update, N=N, share=cdiv(N, parts * tokens) * tokens, d=d, n=n, O=O,
+        OUTPUTS=_padded(O), READ=read is not None, WRITE=write is not None, TOKENS=tokens,
+        FEATURES=features, WHOLE=d % features == 0, STAGES=layout.stages, PRODUCTS=products,
+        num_warps=layout.warps)
     torch.sum(of_w, 0, out=grad_w)
     torch.sum(of_c, 0, out=of_given)
 
@@ -163,8 +166,8 @@ differentiate(_rms_linear, _rms_linear_backward,
 @triton.jit
 def _pack(W, PACKED, d, n: tl.constexpr, STREAMS: tl.constexpr, O: tl.constexpr,
           OUTPUTS: tl.constexpr, COLUMNS: tl.constexpr, PRODUCTS: tl.constexpr):
-    """Wᵀ as `_forward` needs it, in halves if there are any: the streams of a feature are
-    neighbours, and they and the outputs are padded with zeros.
+    """Write Wᵀ as `_forward` reads it, in halves for PRODUCTS = "halves". The streams of a feature
+    are neighbours, and streams and outputs are padded with zeros.
     """
     side, output = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS), tl.arange(0, OUTPUTS)
     own, stream = side // STREAMS, side % STREAMS
@@ -182,10 +185,10 @@ def _forward(X, W, Y, R, C, U, Z, N, eps, d, share, n: tl.constexpr, O: tl.const
              OUTPUTS: tl.constexpr, WRITE: tl.constexpr, TOKENS: tl.constexpr,
              FEATURES: tl.constexpr, WHOLE: tl.constexpr, STAGES: tl.constexpr,
              PRODUCTS: tl.constexpr):
-    """W z and ‖z‖² of a share of each stream's features, or all of y and r if there is one share.
+    """Write W z and ‖z‖² of a share of each stream's features, or y and r if there is one share.
 
-    With WRITE, Z = H X + b ⊗ h, which it writes; otherwise Z = X. WHOLE says that tiles have no
-    features beyond d.
+    With WRITE, Z is H X + b ⊗ h, and is written too. Otherwise Z is X. WHOLE says that tiles have
+    no features beyond d.
     """
     STREAMS: tl.constexpr = triton.next_power_of_2(n)
     WIDTH: tl.constexpr = 128 // X.dtype.element_ty.primitive_bitwidth
@@ -196,7 +199,7 @@ def _forward(X, W, Y, R, C, U, Z, N, eps, d, share, n: tl.constexpr, O: tl.const
     if WRITE:
         c = tiles.coefficients(C, token, inside, 1, n * n + n, False)
     y = tl.zeros([TOKENS, OUTPUTS], tl.float32)
-    # A thread adds up its own 16 bytes: fewer sums are fewer registers
+    # A thread adds up its own 16 bytes: fewer sums take fewer registers
     squares = tl.zeros([TOKENS, FEATURES // WIDTH], tl.float32)
     for start in tl.range(first, tl.minimum(first + share, d), FEATURES, num_stages=STAGES):
         mask = inside[:, None] if WHOLE else inside[:, None] & (start + feature < d)[None, :]
@@ -237,7 +240,7 @@ def _forward(X, W, Y, R, C, U, Z, N, eps, d, share, n: tl.constexpr, O: tl.const
 @triton.jit(do_not_specialize=["N", "parts"])
 def _join(SUMS, SQUARES, Y, R, N, eps, D, parts, O: tl.constexpr, OUTPUTS: tl.constexpr,
           TOKENS: tl.constexpr):
-    """y and r, from W x and ‖x‖² of all shares of the features."""
+    """Write y and r, from W x and ‖x‖² of all shares of the features."""
     token, output = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS), tl.arange(0, OUTPUTS)
     place = token.to(tl.int64)[:, None] * O + output[None, :]
     inside = token < N
@@ -255,7 +258,7 @@ def _join(SUMS, SQUARES, Y, R, N, eps, D, parts, O: tl.constexpr, OUTPUTS: tl.co
 @triton.jit(do_not_specialize=["N"])
 def _scale(G, Y, R, A, SHRINK, N, D, O: tl.constexpr, OUTPUTS: tl.constexpr, TOKENS: tl.constexpr,
            PRODUCTS: tl.constexpr):
-    """a = r grad, in halves if there are any, and r ⟨a, y⟩ / D."""
+    """Write a = r grad, in halves for PRODUCTS = "halves", and r ⟨a, y⟩ / D."""
     token, output = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS), tl.arange(0, OUTPUTS)
     place = token.to(tl.int64)[:, None] * O + output[None, :]
     inside = token < N
@@ -275,9 +278,9 @@ def _backward(SCALED, SHRINK, X, W, GX, GW, GZ, GU, A, C, U, GC, GH, N, share, d
               O: tl.constexpr, OUTPUTS: tl.constexpr, READ: tl.constexpr, WRITE: tl.constexpr,
               TOKENS: tl.constexpr, FEATURES: tl.constexpr, WHOLE: tl.constexpr,
               STAGES: tl.constexpr, PRODUCTS: tl.constexpr):
-    """∂X, and parts of ∂W; with WRITE also ∂h, and parts of ∂H and ∂b.
+    """Write ∂X and parts of ∂W; with WRITE also ∂h, and parts of ∂H and ∂b.
 
-    Without WRITE, Z is X. With READ, GZ and a ⊗ ∂u are added to what comes through y.
+    Without WRITE, Z is X. With READ, GZ and a ⊗ ∂u are added to the gradient through y.
     """
     STREAMS: tl.constexpr = triton.next_power_of_2(n)
     row, output = tl.arange(0, TOKENS), tl.arange(0, OUTPUTS)

@@ -1,83 +1,69 @@
-"""What lies between two sublayers: the write of one, joined with the generator and the read of the
-next,
+"""The kernels between two sublayers: the write of one, joined with the generator of the next,
 
-    Z = H X + b ⊗ h        y = W (z / rms z)        u = aᵀZ, with a from y
+    Z = H X + b ⊗ h        y = W (z / rms z)        then u = aᵀZ, with a from y
 
-and its gradient, which forms ∂Z on chip and never writes it.
+and the gradient of all three, which forms ∂Z on chip and never writes it.
 
-The forward pass has two phases, because a follows from y, for which all of Z is needed. The first
-one reads X and h, and writes Z and its products with W. The second one reads Z for u. They move
-3n + 2 vectors per token.
+The forward pass has two phases, because a depends on y, and y depends on all of Z. The first phase
+reads X and h, and writes Z and its products with W. The second phase reads Z for u. Together they
+move 3n + 2 vectors per token.
 
-The backward pass has two phases too. The first one reads Z and ∂u for ∂a = Z ∂u, from which, with
-the gradients of what else y gives, ∂y follows. The second one reads the gradient of Z that comes
-from later sublayers, G, and X, h and ∂u. It forms Z and ∂Z again on chip,
+The backward pass has two phases too. The first phase reads Z and ∂u for ∂a = Z ∂u. From ∂a, ∂b and
+∂H autograd forms ∂y. The second phase reads G, the gradient of Z from later sublayers, and X, h and
+∂u. It forms Z again, and ∂Z, on chip,
 
-    ∂Z = G + a ⊗ ∂u + (what comes through y)        ∂X = Hᵀ∂Z        ∂h = bᵀ∂Z
+    ∂Z = G + a ⊗ ∂u + (the gradient through y)      ∂X = Hᵀ∂Z        ∂h = bᵀ∂Z
                                                     ∂H = ∂Z Xᵀ       ∂b = ∂Z h
 
-and writes ∂X and ∂h. The phases move n + 1 and 3n + 3 vectors per token. Autograd would write
-a ⊗ ∂u, what comes through y, and G, each as large as Z, and read and add them.
+and writes ∂X and ∂h. The phases move n + 1 and 3n + 3 vectors per token. Autograd would write three
+tensors as large as Z (a ⊗ ∂u, the gradient through y, and G), then read and add them.
 
 So the read doesn't write its gradient with respect to Z. It hands the factors a and ∂u back to the
-kernel that needs them, as the gradients of two more outputs of the first phase, its ports, which
-take no memory. Nothing else ever sees a port.
+kernel that needs them, as the gradients of two more outputs of the first phase. These two outputs
+are its ports. They take no memory, and `stream_read` alone takes them.
 
 Legend: N tokens, n streams, d features per stream, O outputs y per token, padded to OUTPUTS;
 r = 1 / rms z. Outputs, W, r, coefficients and sums are float32.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-from geolab.checks import require_leading, require_width
 from geolab.kernels import generate, launch
 from geolab.kernels.launch import buffer, expanded, twin
-from geolab.kernels.streams import read_apart
-from geolab.kernels.tiles import Layout
+from geolab.kernels.tiles import Layout, ReadGradients, Write, WriteGradients
 
 
 @twin
-def stream_generate_read(x: Tensor, weight: Tensor, eps: float,
-                         generated: Callable) -> tuple[Tensor, ...]:
-    """X, aᵀX and the coefficients, as `operators.stream_generate_read`, for n up to 4.
+def stream_generate(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor, tuple]:
+    """X, y and the ports, as `operators.stream_generate`, for n up to 4.
 
-    The forward pass moves (2n + 1) d numbers per token. The backward pass adds up what comes back
-    from all that reads X, in (n + 1) d and (3n + 1) d numbers.
+    With `stream_read` the forward pass moves (2n + 1) d numbers per token. The backward pass adds
+    up the gradients from all readers of X, and moves (n + 1) d and (3n + 1) d numbers.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     launch.require("x", x=x, weight=weight)
     x = x.contiguous()
-    port, *found = _stream_join(x, weight.float().contiguous(), eps, None, None)
-    return _heard(_Ported.apply(x, port), *found[:3], generated)
+    port, y, *ports, _ = _stream_join(x, weight.float().contiguous(), eps, None, None)
+    return _Ported.apply(x, port), y, tuple(ports)
 
 
 @twin
 def stream_join(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor, weight: Tensor,
-                eps: float, generated: Callable) -> tuple[Tensor, ...]:
-    """Z, aᵀZ and the coefficients, as `operators.stream_join`, for n up to 4.
+                eps: float) -> tuple[Tensor, Tensor, tuple]:
+    """Z, y and the ports, as `operators.stream_join`, for n up to 4.
 
-    The forward pass moves (3n + 2) d numbers per token, and the backward pass (4n + 4) d.
+    With `stream_read` the forward pass moves (3n + 2) d numbers per token, and the backward pass
+    (4n + 4) d.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     launch.require("x", x=x, matrix=matrix, weights=weights, update=update, weight=weight)
     *tokens, n, d = x.shape
     given = torch.cat([expanded(matrix, *tokens, n, n).flatten(-2),
                        expanded(weights, *tokens, n)], dim=-1).float()
-    z, *found = _stream_join(x.contiguous(), weight.float().contiguous(), eps, given,
-                             expanded(update, *tokens, d).contiguous())
-    return _heard(z, *found[:3], generated)
-
-
-def _heard(z: Tensor, y: Tensor, u_port: Tensor, a_port: Tensor,
-           generated: Callable) -> tuple[Tensor, ...]:
-    found = generated(y)
-    require_width("weights", found[0], z.shape[-2])
-    require_leading("weights", found[0], 1, z.shape[:-2])
-    a = expanded(found[0], *z.shape[:-1]).float().contiguous()
-    return z, read_apart(z, a, u_port, a_port), *found
+    z, y, *ports, _ = _stream_join(x.contiguous(), weight.float().contiguous(), eps, given,
+                                   expanded(update, *tokens, d).contiguous())
+    return z, y, tuple(ports)
 
 
 class _Ported(torch.autograd.Function):
@@ -101,22 +87,24 @@ def _launch(x: Tensor, weight: Tensor, eps: float, c: Tensor | None, h: Tensor |
     layout = (Layout(64, 64, 8, stages=3 if h.element_size() == 2 else 2)
               if x.dtype == torch.bfloat16
               else Layout(64, min(32, 128 // launch.power_of_two(x.shape[-2])), 8))
-    generate.state_forward(x, weight, eps, y, r, (c, h, z), layout)
+    generate.state_forward(x, weight, eps, y, r, Write(c, h, z), layout)
 
 
 def _launch_backward(gz: Tensor, gy: Tensor, gu: Tensor, a: Tensor, x: Tensor, weight: Tensor,
                      c: Tensor | None, h: Tensor | None, y: Tensor, r: Tensor, gx: Tensor,
                      gw: Tensor, gc: Tensor, gh: Tensor) -> None:
-    write = () if h is None else (c, h, gc, gh)
+    write = None if h is None else WriteGradients(c, h, gc, gh)
     layout = (Layout(16, 64, 4, stages=3) if x.dtype == torch.bfloat16
               else Layout(32, 32, 8, programs=1))
-    generate.state_backward(gy, x, weight, y, r, gx, gw, (gz, gu, a), write, layout)
+    generate.state_backward(gy, x, weight, y, r, gx, gw, ReadGradients(gz, gu, a), write,
+                            layout)
 
 
 @launch.op("geolab::stream_join", _launch)
 def _stream_join(x: Tensor, weight: Tensor, eps: float, c: Tensor | None,
                  h: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Z, or a port for what comes back to X if nothing is written; y, the ports of ∂u and a, r.
+    """Return Z, y, the ports of ∂u and a, and r. If nothing is written, a port for the gradient of
+    X stands in place of Z.
 
     c has the rows of H, and then b.
     """

@@ -1,5 +1,5 @@
-"""What all kernels share: how autograd and torch.library meet them, the layout of their arguments,
-memory for their outputs, and error messages that name an argument.
+"""All kernels share this: the way to autograd and torch.library, the layout of arguments, the
+memory for outputs, and the checks whose messages name an argument.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from torch.library import custom_op
 from geolab.kernels import DTYPES, batched
 
 TWINS: dict[str, Callable] = {}  # every kernel, by the name of its operator
-allocate = torch.empty  # the tests replace it, so that outputs begin as NaN
+allocate = torch.empty  # tests replace it, so that outputs begin as NaN
 INTERPRETED = triton.knobs.runtime.interpret
 
 
@@ -29,12 +29,13 @@ def twin(function: Callable) -> Callable:
 
 
 class Operator:
-    """A launch that torch.compile sees as an operator of torch.library, and that eager code calls
-    without the library, which takes longer than the rest of the call.
+    """A launch that torch.compile sees as an operator of torch.library.
 
-    outputs(*inputs) allocates what the launch fills: a `buffer`, or a tuple of them. It runs alone
-    where torch.compile traces shapes. Otherwise launch(*inputs, *buffers) fills the buffers. If the
-    first input is empty, they are sums without a term, and become zeros.
+    Eager code calls it without the library, which would take longer than the rest of the call.
+
+    outputs(*inputs) allocates what the launch fills: a `buffer`, or a tuple of them. Where
+    torch.compile traces shapes, it runs alone. Otherwise launch(*inputs, *buffers) fills the
+    buffers. If the first input is empty, the outputs are sums without a term, and become zeros.
     """
 
     def __init__(self, name: str, outputs: Callable, launch: Callable[..., None]):
@@ -72,9 +73,9 @@ def differentiate(forward: Operator, vjp: Callable,
                   keep: Callable = lambda inputs, outputs: inputs, outputs: int = 1) -> None:
     """Give an operator the backward pass `vjp`. Its first outputs alone have gradients.
 
-    keep(inputs, outputs) chooses what is remembered: tensors, numbers and None. vjp(*grads, *kept)
-    returns the gradients of the operator's first inputs. The inputs after those have none. Of
-    several outputs, one that nothing used has a gradient of zeros.
+    keep(inputs, outputs) chooses what the backward pass gets: tensors, numbers and None.
+    vjp(*grads, *kept) returns the gradients of the operator's first inputs. The inputs after those
+    have no gradient. If there are several outputs, an unused one has a gradient of zeros.
 
     Arguments:
         outputs: how many outputs have gradients.
@@ -98,7 +99,7 @@ def differentiate(forward: Operator, vjp: Callable,
             raise RuntimeError(f"the kernel of {name} has no {what}: run the forward pass under "
                                "kernels.use('never'), where autograd finds them")
         given = [grad if grad is None else grad.contiguous() for grad in grads[:outputs]]
-        if all(grad is None for grad in given):  # what follows needs no gradient
+        if all(grad is None for grad in given):  # no gradient arrives, so none is passed on
             return (None,) * ctx.inputs
         kept = [other if saved is None else saved
                 for saved, other in zip(ctx.saved_tensors, ctx.others, strict=True)]
@@ -122,7 +123,7 @@ def differentiate(forward: Operator, vjp: Callable,
 # ---------------------------------------------------------------- arguments and outputs
 
 def cdiv(numbers: int, each: int) -> int:
-    """How many pieces of at most `each` numbers there are. Triton's own function takes 5 µs."""
+    """The number of pieces of at most `each` numbers. Triton's own function takes 5 µs."""
     return -(-numbers // each)
 
 
@@ -164,16 +165,16 @@ def common(*shapes: Sequence[int]) -> Sequence[int]:
 
 
 def expanded(x: Tensor, *shape: int) -> Tensor:
-    """x broadcast to a shape. If it has this shape, autograd need not know."""
+    """x broadcast to a shape. If it has this shape, it is returned without a node of autograd."""
     return x if x.shape == shape else x.expand(shape)
 
 
 def groups(coefficient: Tensor, leading: torch.Size, trailing: int) -> tuple[Tensor, int]:
     """Float32 rows of a coefficient (..., the trailing axes), and how many tokens share each row.
 
-    The coefficient broadcasts to the `leading` axes. If its last ones are 1 and the others are
-    complete, consecutive tokens share a row, and rows have one axis. In all other cases there is
-    one row per token, and rows have the leading axes.
+    The coefficient broadcasts to the `leading` axes. If its last leading axes are 1 and its others
+    equal those of x, consecutive tokens share a row, and the rows have one axis. In all other cases
+    there is one row per token, and the rows have the leading axes.
     """
     axes = coefficient.ndim - trailing
     shape, own = coefficient.shape[:axes], coefficient.shape[axes:]

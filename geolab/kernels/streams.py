@@ -1,8 +1,8 @@
 """aᵀX, H X + b ⊗ h and their gradients: the kernels that read, mix and write streams.
 
 Legend: N tokens, n streams, d features per stream. A coefficient belongs to `span` consecutive
-tokens: 1, or a whole sequence. The state and what is written to it are read, and their gradients
-written, each in its own dtype. Coefficients, sums and their gradients are float32.
+tokens: 1, or a whole sequence. The state and the update are read, and their gradients are written,
+each in its own dtype. Coefficients, sums and their gradients are float32.
 """
 
 import triton
@@ -25,13 +25,16 @@ from geolab.kernels.tiles import across, added, along, coefficients, store_sums,
 
 
 @twin
-def stream_read(x: Tensor, weights: Tensor) -> Tensor:
+def stream_read(x: Tensor, weights: Tensor, ports: tuple = ()) -> Tensor:
     """aᵀX, as `operators.stream_read`, for n up to 8.
 
-    The forward pass moves (n + 1) d numbers per token, and the backward pass (2n + 1) d.
+    The forward pass moves (n + 1) d numbers per token, and the backward pass (2n + 1) d. With
+    ports, which take the factors of the gradient of X, the backward pass moves (n + 1) d.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     require("x", x=x, weights=weights)
+    if ports:
+        return _read_apart(x, expanded(weights, *x.shape[:-1]).float().contiguous(), *ports)
     return _stream_read(x.contiguous(), *groups(weights, x.shape[:-2], 1))
 
 
@@ -94,10 +97,10 @@ def _read_vjp(grad, x, a, span):
 differentiate(_stream_read, _read_vjp)
 
 
-# aᵀX where another kernel forms the gradient of X, from the gradients that two ports get
+# aᵀX, where another kernel forms the gradient of X from the gradients of two ports
 
 @op("geolab::stream_read_apart", lambda x, a, u_port, a_port, y: _launch_read(x, a, 1, y))
-def read_apart(x: Tensor, a: Tensor, u_port: Tensor, a_port: Tensor) -> Tensor:
+def _read_apart(x: Tensor, a: Tensor, u_port: Tensor, a_port: Tensor) -> Tensor:
     return buffer(*u_port.shape, like=x)
 
 
@@ -107,7 +110,7 @@ def _read_apart_backward(grad: Tensor, x: Tensor, a: Tensor) -> Tensor:
     return buffer(*a.shape, like=a)
 
 
-differentiate(read_apart, lambda grad, x, a: (None, _read_apart_backward(grad, x, a), grad, a),
+differentiate(_read_apart, lambda grad, x, a: (None, _read_apart_backward(grad, x, a), grad, a),
               keep=lambda inputs, outputs: inputs[:2])
 
 

@@ -1,5 +1,4 @@
-"""A state in tiles of TOKENS × FEATURES: their sizes, what is loaded into them, and sums over
-features.
+"""A state in tiles of TOKENS × FEATURES: the sizes of tiles, their loads, and sums over features.
 
 Legend: N tokens, n streams, d features per stream. A coefficient belongs to `span` consecutive
 tokens.
@@ -16,15 +15,16 @@ from geolab.kernels.launch import INTERPRETED, cdiv, power_of_two
 
 
 class Layout(NamedTuple):
-    """How a program goes along a state: a tile of tokens × features per stream at a time.
+    """The way of a program along a state: it takes one tile of tokens × features per stream at a
+    time.
 
     Those for bfloat16 were the fastest of some 150 for each pass on an H100.
 
     Arguments:
-        tokens, features: of a tile.
-        warps: of a program.
-        stages: how many tiles are in use or on their way; with 1, loads go to registers.
-        programs: how many a multiprocessor gets.
+        tokens, features: the size of a tile.
+        warps: the number of a program's warps.
+        stages: the number of tiles that are in use or being loaded; with 1, loads go to registers.
+        programs: the number of programs per multiprocessor.
     """
 
     tokens: int
@@ -32,6 +32,31 @@ class Layout(NamedTuple):
     warps: int
     stages: int = 2
     programs: int = 2
+
+
+class Write(NamedTuple):
+    """The write before a generator, for its forward pass: the state is H X + b ⊗ h."""
+
+    coefficients: Tensor  # the rows of H, and then b: (N, n² + n)
+    update: Tensor        # h: (N, d)
+    state: Tensor         # the buffer for Z: (N, n, d)
+
+
+class WriteGradients(NamedTuple):
+    """The same write for the backward pass."""
+
+    coefficients: Tensor
+    update: Tensor
+    of_coefficients: Tensor  # the buffer for ∂H and ∂b
+    of_update: Tensor        # the buffer for ∂h
+
+
+class ReadGradients(NamedTuple):
+    """The parts of the gradient of Z that don't come through y: G + a ⊗ ∂u."""
+
+    of_state: Tensor  # G: (N, n, d)
+    of_heard: Tensor  # ∂u: (N, d)
+    weights: Tensor   # a: (N, n)
 
 
 def across(x: Tensor) -> dict[str, int]:
@@ -55,7 +80,7 @@ def along(x: Tensor) -> dict[str, int]:
     return _along(x.shape[-1], x.element_size())
 
 
-# Kept, since they would take as long as a launch
+# cached: computing these takes as long as a launch
 
 @cache
 def _across(d: int, bytes_each: int) -> dict[str, int]:
@@ -113,7 +138,7 @@ def zeros(count: tl.constexpr, X, TOKENS: tl.constexpr, FEATURES: tl.constexpr):
 
 @triton.jit
 def added(sums, place: tl.constexpr, a, b):
-    """The sums, with a b added to the one at `place`.
+    """Add a b to the sum at `place`, and return all sums.
 
     A thread adds up its own 16 bytes, so no number moves between threads.
     """

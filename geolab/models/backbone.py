@@ -25,10 +25,11 @@ class Transformer(nn.Module):
         residual: a name in `geolab.residuals.REGISTRY` or a Residual class.
         options: for the residual's constructor.
     Attributes:
-        width: features of input and output: config.width, or more where the residual's `outer` says
-            so. Positions and the last norm have as many.
-        recompute: of so many layers in a row the backward pass keeps only the first state, and
-            computes the others again (see `operators.recomputed`). With 0 it keeps all of them.
+        width: the features of input and output: config.width, or more where the residual's `outer`
+            says so. The positions and the last norm have as many features.
+        recompute: a number of layers. For each group of so many layers the first state is kept, and
+            the backward pass computes the others again (see `operators.recomputed`). With 0 all
+            states are kept.
     Raises: ValueError for an unknown residual, a max_length below the reach of its convolutions,
         norm_at="post" around a state that doesn't consist of streams, a sequence longer than
         config.max_length, or an input without batch, positions or `width` features.
@@ -58,7 +59,7 @@ class Transformer(nn.Module):
             self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Start anew what is the trunk's own: its learned positions."""
+        """Start the trunk's own parameters anew: its learned positions."""
         if self.config.positions == "learned":
             nn.init.normal_(self.position, std=self.config.init_std)
 
@@ -72,7 +73,9 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def _require_streams(self, residual: str | type[Residual]) -> None:
-        """A norm after the residual has the width of a stream, and must meet streams."""
+        """Raise ValueError unless the state consists of streams: a norm after the residual has the
+        width of a stream.
+        """
         shape = self.layers[0].residual.expand(torch.zeros(1, 1, self.width)).shape
         if shape[-1] != self.config.width:
             raise ValueError(f"norm_at='post' normalises streams of width {self.config.width}, and "
@@ -88,9 +91,9 @@ class Transformer(nn.Module):
         if self.config.positions == "learned":
             x = x + self.position[:, :x.shape[1]]
         state = self.layers[0].residual.expand(x)
-        # without gradients, probes look at each state
+        # probes look at each state, without gradients
         joined = (torch.is_grad_enabled() and self.config.norm_at == "pre"
-                  and all(layer.residual.joins(state) for layer in self.layers))
+                  and all(layer.residual.joins for layer in self.layers))
         layers, size = list(self.layers), self.recompute or len(self.layers)
         for start in range(0, len(layers), size):
             run = partial(_through, layers[start:start + size], joined)

@@ -1,7 +1,7 @@
-"""What a backbone is made of. The papers' backbones differ in this only.
+"""The sizes and options of a backbone. The papers' backbones differ in these only.
 
-`TransformerConfig.ddl` has RMSNorm, RoPE, normalised queries and keys, SwiGLU;
-`TransformerConfig.benchmark` LayerNorm, learned positions and GELU, as E-MHC-Geo trains it.
+`TransformerConfig.ddl` has RMSNorm, RoPE, normalised queries and keys, and SwiGLU.
+`TransformerConfig.benchmark` has LayerNorm, learned positions and GELU, as E-MHC-Geo trains it.
 """
 
 import math
@@ -15,7 +15,8 @@ OPTIONS = {"norm": ("rms", "layer"), "norm_at": ("pre", "post"), "positions": ("
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """What the backbone is made of. The defaults are the DDL paper's choices, at a small size.
+    """The sizes and options of the backbone. The defaults are the DDL paper's choices, at a small
+    size.
 
     Raises: ValueError for an unknown option, a size that isn't a positive whole number, a width
         that heads doesn't divide, or rope with an odd number of features per head.
@@ -32,7 +33,7 @@ class TransformerConfig:
     qk_norm: bool = True               # normalise queries and keys, after the rotation
     mlp: str = "swiglu"                # "swiglu" or "gelu"
     causal: bool = True                # False: no attention mask, so the model reads the future
-    init_std: float = 0.0625           # of every matrix
+    init_std: float = 0.0625           # standard deviation of every matrix
     output_std: float = 0.03125        # of the last matrix of each sublayer
 
     def __post_init__(self):

@@ -12,15 +12,15 @@ from geolab.models.geometric import KINDS, Block, GeometricConfig, final_norm, m
 
 
 class GeometricDecoder(nn.Module):
-    """The decoder of listing 2, for every kind: A, X, then what follows A in the kind.
+    """The decoder of listing 2, for every kind: the steps A and X, then the steps that follow A in
+    the kind.
 
-    Attention is always masked. Listing 2 convolves on both sides nevertheless, so that position t
-    reads the token that it should predict. Here C and G are causal too by default, with the same
-    weights from the same seed.
+    Attention is always masked. But listing 2 convolves on both sides, so position t reads the token
+    that it should predict. Here C and G are causal too by default, with the same weights from the
+    same seed.
 
     Arguments:
-        config: sizes and options, without `causal`, `masked` and `positions`, which are the
-            encoder's.
+        config: sizes and options. Its `causal`, `masked` and `positions` are for the encoder alone.
         kind: as in `GeometricTransformer`.
         published: whether to convolve (and pass messages) on both sides; `leaks` says so.
     """

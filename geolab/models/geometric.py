@@ -9,8 +9,9 @@
     transformer F∘A      lite F∘C∘A      full G∘F∘A      moe M∘A
 
 The sources are the Geometric Transformer lecture's listings 1 and 2, its slides on GT-Full and
-GT-MoE, and the notebooks of its course, which set what options say. All weights have PyTorch's own
-initialisation. As published, C and G read the next position: a model that reads ahead says `leaks`.
+GT-MoE, and the notebooks of its course, from which some options come. All weights have
+PyTorch's own initialisation. As published, C and G read the next position: a model that reads ahead
+says `leaks`.
 
 Legend: B batch, T positions, D width, S positions of a memory, E experts.
 """
@@ -26,15 +27,16 @@ from geolab.models.layers import angles, require_length
 from geolab.models.messages import MessagePassing, RelationGraph, path_graph
 
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
-# letters in the order in which they act
+# the letters stand in the order in which their steps act
 KINDS = {"transformer": "AF", "lite": "ACF", "full": "AFG", "moe": "AM"}
-# where dropout can act: on attention weights, inside F, and on what a step adds
+# the places of dropout: on attention weights, inside F, and on the output that a step adds
 PLACES = ("weights", "hidden", *"ACFGMX")
 
 
 @dataclass(frozen=True)
 class GeometricConfig:
-    """What the blocks are made of. The defaults are the lecture's, which leaves the sizes open.
+    """The sizes and options of the blocks. The options are the lecture's by default; it leaves the
+    sizes open.
 
     Raises: ValueError for an unknown option or a number outside its range.
     """
@@ -99,7 +101,9 @@ class Attention(nn.Module):
 
 
 class Convolution(nn.Module):
-    """α · Conv(x) over three positions: t and the two before if causal, else one on either side."""
+    """α · Conv(x) over three positions: t and the two before it if causal, else t and its two
+    neighbours.
+    """
 
     def __init__(self, width: int, alpha: float = 1.0, causal: bool = False, groups: int = 1):
         super().__init__()
@@ -111,7 +115,9 @@ class Convolution(nn.Module):
 
 
 class PositionMessages(nn.Module):
-    """Messages between positions, on the path graph by default: what all rounds add to x."""
+    """The sum of the messages that all rounds add to x, on a graph of positions, by default the
+    path.
+    """
 
     def __init__(self, config: GeometricConfig):
         super().__init__()
@@ -144,14 +150,16 @@ def top_k_weights(logits: Tensor, k: int) -> Tensor:
 
 
 def load_balance(logits: Tensor, k: int) -> Tensor:
-    """E Σ_e share_e · probability_e: 1 if all experts are used alike, E/k if k do everything.
+    """E Σ_e share_e · probability_e: 1 if all experts get equal shares, E/k if k experts get
+    everything.
 
     A loss can contain it (Switch Transformers, Fedus et al. 2022, eq. 4, where k = 1). The
     published model's loss doesn't.
 
     Arguments:
         logits: (..., E), of the gate.
-        k: experts per token. share_e is the part of all choices that fell on e; it has no gradient.
+        k: experts per token. share_e is the share of all choices that fell on e; it has no
+            gradient.
     Returns: a scalar.
     """
     experts = logits.shape[-1]
@@ -181,9 +189,9 @@ class MixtureOfExperts(nn.Module):
 
 
 class Step(nn.Module):
-    """One sub-operator T: LN(x + f(x)) or x + f(LN x). It hands on what f reads besides x.
+    """One sub-operator T: LN(x + f(x)) or x + f(LN x). It passes its further arguments on to f.
 
-    In training, `dropout` acts on what f returns.
+    In training, `dropout` acts on the output of f.
     """
 
     def __init__(self, f: nn.Module, width: int, norm_at: str = "post", dropout: float = 0.0):
@@ -229,7 +237,9 @@ class Block(nn.Module):
 
 
 def final_norm(config: GeometricConfig) -> nn.Module:
-    """A norm after the last block: of Pre-LN always, of Post-LN if the configuration asks."""
+    """The norm after the last block: Pre-LN always has one, Post-LN if the configuration asks for
+    it.
+    """
     ends = config.norm_at == "pre" or config.final_norm
     return nn.LayerNorm(config.width) if ends else nn.Identity()
 
@@ -273,7 +283,7 @@ class GeometricTransformer(nn.Module):
             self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Start anew what is the encoder's own: its learned positions."""
+        """Start the encoder's own parameters anew: its learned positions."""
         if self.config.positions == "learned":
             nn.init.normal_(self.position, std=0.02)
 

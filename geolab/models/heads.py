@@ -1,4 +1,4 @@
-"""What stands around a trunk: vectors, tokens or features in, and predictions out.
+"""The models around a trunk: they take vectors, tokens or features, and give predictions.
 
 Legend: B batch, T positions, D width of the trunk.
 """
@@ -16,7 +16,8 @@ from geolab.residuals.weights import Started, normal
 
 
 def ends(trunk: nn.Module) -> int:
-    """How many features a trunk reads and gives: its `width`, or else that of its config."""
+    """The number of features that a trunk reads and gives: its `width`, or else that of its config.
+    """
     return getattr(trunk, "width", trunk.config.width)
 
 
@@ -39,7 +40,7 @@ class ContinuousModel(nn.Module):
 class Embedding(Started, nn.Embedding):
     """Vectors of tokens, (B, T) -> (B, T, D), and scores of vectors, (B, T, D) -> (B, T, tokens).
 
-    Both read the weight where the module is called, which offloading and sharding ask for.
+    Both read the weight where the module is called, as offloading and sharding need it.
     """
 
     def reset_parameters(self) -> None:
@@ -81,9 +82,9 @@ class PointModel(nn.Module):
     It has PyTorch's own initialisation.
 
     Arguments:
-        reads: what the trunk reads besides x, such as a graph.
-        penalty: `penalty(model, x, h)` is added to the loss in training; h (B, T, D) is what
-            `states(x)` returned.
+        reads: the trunk's further arguments besides x, such as a graph.
+        penalty: `penalty(model, x, h)` is added to the loss in training, where h (B, T, D) is
+            `states(x)`.
     """
 
     def __init__(self, trunk: nn.Module, inputs: int, outputs: int, reads: tuple = (),

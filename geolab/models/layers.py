@@ -29,10 +29,10 @@ def matrix(inputs: int, outputs: int, std: float) -> Weight:
 
 
 def fold(weight: Tensor, before: Tensor | None = None, after: Tensor | None = None) -> Tensor:
-    """after · weight · before, without what is None: maps in a row as one map.
+    """after · weight · before, where None is left out: maps in a row as one map.
 
     A step then costs one product of two matrices instead of one with all B T tokens. This is less
-    work once B T exceeds F's hidden features.
+    work if B T exceeds the hidden features of F.
     """
     weight = weight if before is None else weight @ before
     return weight if after is None else after @ weight
@@ -120,7 +120,9 @@ class Layer(nn.Module):
         return Normed(self.mix, self.norm if self.norm_at == "pre" else None, fused=True)
 
     def forward(self, state: Any, joined: bool = False) -> Any:
-        """state -> state; if it is `joined` to the next layer, that one writes the state."""
+        """state -> state. If this layer is `joined` to the next one, the next layer writes the
+        state.
+        """
         if joined:
             return self.residual.step(state, self.sublayer)
         state = self.residual(state, self.sublayer)

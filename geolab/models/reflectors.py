@@ -1,7 +1,7 @@
 """The vector models of the negation diagnostic (E-MHC-Geo, section 9.5), which should give −x.
 
-Each has one residual operator. There is no sequence and no Transformer: two-layer MLPs generate
-what the operator needs, and the operators act on x itself, in R^d, or on four slices of it.
+Each has one residual operator. There is no sequence and no Transformer. Two-layer MLPs generate the
+operator's coefficients, and the operator acts on x itself, in R^d, or on four slices of it.
 
 Legend: B batch, d features, n = 4 slices.
 """
@@ -56,9 +56,9 @@ class DeltaReflector(nn.Module):
 class HybridReflector(nn.Module):
     """(γ Q + (1 − γ) H) x in R^d: (B, d) -> (B, d).
 
-    Q turns the plane of x-dependent orthonormal u and v by 2 atan(β/2), H reflects along k. A plane
-    that contains x, with an angle near π, negates x as well as H does. The gate starts on the side
-    of H, as published.
+    Q turns the plane of orthonormal u and v, which depend on x, by 2 atan(β/2). H reflects along k.
+    A plane that contains x, with an angle near π, negates x as well as H does. The gate starts on
+    the side of H, as published.
 
     Arguments:
         gate_bias: γ = σ(gate_bias) at the start.
@@ -137,7 +137,8 @@ class MHCReflector(nn.Module):
         self.branch = mlp(dim // SLICES, dim // SLICES, hidden)
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """H_res (B, 4, 4), and what scales each slice before and after the branch, (B, 4) each."""
+        """H_res (B, 4, 4), and the factors of each slice before and after the branch, (B, 4) each.
+        """
         read, write, mix = self.scales
         logits = mix * self.mix(x).unflatten(-1, (SLICES, SLICES)) + self.mix_bias
         return (sinkhorn(logits, iterations=10, order="row-column"),

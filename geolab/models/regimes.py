@@ -1,11 +1,11 @@
-"""The lecture's causal regimes: seven small language models that differ in what they may read.
+"""The lecture's causal regimes: seven small language models that differ in the positions they read.
 
     AR   h <- LN(h + Attn(h));  h <- LN(h + FF_relu(h))
     GT   h <- LN(h + Attn(h));  h <- LN(h + FF_gelu(h));  h <- LN(h + Conv(geometry))
 
-Attention is masked in all of them. `geometry` is what the depthwise convolution over three
-positions reads: the block's own state, or a hint, which is the embedding that the model expects
-next, computed from the block's input:
+Attention is masked in all of them. The depthwise convolution over three positions reads the
+`geometry`: the block's own state, or a hint. A hint is the embedding that the model expects next,
+computed from the block's input:
 
     hint_t = stop_gradient( Embᵀ softmax(Out h_t / temperature) )
 
@@ -36,7 +36,9 @@ TRANSITION, FUTURE = "transition", "future-informed"
 
 @dataclass(frozen=True)
 class Regime:
-    """What a model declares, what is true of it, and what makes the difference."""
+    """A model's regime: the one that it declares, the one that is true of it, and the options that
+    decide it.
+    """
 
     declared: str               # by the notebook ("augmented" there is "future-informed" here)
     reads_future: bool          # what `geolab.probes.future_influence` finds
@@ -73,10 +75,10 @@ class Depthwise(nn.Module):
 
 
 def make_block(regime: Regime, width: int, heads: int, dropout: float) -> Block:
-    """Steps A and F, and C where there is a geometry; Post-LN, 4D hidden features.
+    """Make a Post-LN block of steps A and F, with C if there is a geometry, and 4D hidden features.
 
-    Dropout acts on what each step adds, and without a geometry on attention weights and inside F
-    too.
+    Dropout acts on the output that each step adds. Without a geometry it also acts on attention
+    weights and inside F.
     """
     up, down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
     plain = regime.geometry == "none"
@@ -92,7 +94,7 @@ class RegimeModel(nn.Module):
     """Tokens to logits under one regime: (B, T) -> (B, T, V).
 
     Output and embedding aren't tied, and have PyTorch's own initialisation. A hint has no gradient,
-    so a derivative doesn't see what reaches the output through it: probe with tokens.
+    so derivatives miss its influence on the output: probe with tokens.
 
     Arguments:
         name: in `REGIMES`, or a Regime: one of them with another share or temperature, by

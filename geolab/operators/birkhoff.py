@@ -32,9 +32,10 @@ def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row",
              form: str = "dual") -> Tensor:
     """P, which is nearly doubly stochastic.
 
-    The sums of what is normalised last are 1 to rounding, the others only near 1. Where rows are
-    exact, the spectral norm of P is at most √(largest column sum). Sharp logits need many
-    iterations: at 20, logits of standard deviation 10 can leave a column sum of 1.4.
+    The sums of the side that is normalised last are 1 to rounding. Those of the other side are only
+    near 1. Where rows are exact, the spectral norm of P is at most √(largest column sum). Sharp
+    logits need many iterations: at 20, logits of standard deviation 10 can leave a column sum of
+    1.4.
 
     In float32 the gradient is right to 3e-6 of the length of ∂L/∂P, at logits of any size. Sharp
     logits have gradients that nearly vanish: at a standard deviation of 100 and more they may be
@@ -87,7 +88,7 @@ def _factors(k: Tensor, iterations: int,
              terms: Tensor | None = None) -> tuple[list[Tensor], list[Tensor]]:
     """All f and all g: `iterations` times g = 1 / Kᵀf, then f = 1 / K g, from f = 1.
 
-    The products go to the buffer `terms` if there is one, which stays in the cache.
+    If there is a buffer `terms`, the products go there: it stays in the cache.
     """
     fs, gs = [torch.ones_like(k[:, :1])], [torch.ones_like(k[:1])]
     for _ in range(iterations):
@@ -101,9 +102,9 @@ class _Scaling(Function):
 
     It starts at f = 1; f is a column, and g is a row. At 8128 matrices of size 4 and 20
     iterations, on one thread, forward and backward take 7 ms and keep 6 MiB. Autograd takes 15 ms
-    and 11 MiB for the same steps, and 10 ms and 20 MiB for the logarithmic form. A training step of
-    E-MHC-Geo's mHC is 18 % and 5 % longer then. Where a second derivative is asked for, the
-    backward forms f and g again, for autograd to see how they depend on K.
+    and 11 MiB for the same steps, and 10 ms and 20 MiB for the logarithmic form. With them a
+    training step of E-MHC-Geo's mHC is 18 % and 5 % longer. For a second derivative the backward
+    forms f and g again, so that autograd sees how they depend on K.
     """
 
     @staticmethod

@@ -88,7 +88,7 @@ def cayley_skew4(w: Tensor) -> Tensor:
     w = widened(w)
     with outside_autocast(w):
         flat = w.reshape(-1, 16)
-        own = size(flat).clamp(min=1)                                 # short ones do no harm
+        own = size(flat).clamp(min=1)                                 # short vectors do no harm
         parts, own = _parts((flat / own).mT), own.mT
         squares = parts.square().sum(1)                               # 4|a|² and 4|b|²
         f = (squares[0] - squares[1]) / 4
@@ -131,13 +131,15 @@ def cayley_iterated(w: Tensor, steps: int = 2, alpha: float = 0.1,
 # ---------------------------------------------------------------- the plane of u and v
 
 def _together(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """a b c of sizes, which leaves the range of their dtype only if the result does."""
+    """The product a b c of sizes, in an order that leaves the range of their dtype only if the
+    result does.
+    """
     least, middle, most = torch.stack([a, b, c]).sort(0).values
     return (least * most * middle).clamp(max=torch.finfo(a.dtype).max)
 
 
 def _half_angle(tangent: Tensor, scale: Tensor) -> Tensor:
-    """atan(tangent · scale). Where it is π/2 to rounding, its gradient is zero."""
+    """atan(tangent · scale). Where the angle is π/2 to rounding, its gradient is zero."""
     return torch.atan((tangent * scale).clamp(-2.0**60, 2.0**60))
 
 
@@ -211,7 +213,8 @@ _made: dict[tuple[torch.dtype, torch.device], tuple[Tensor, Tensor]] = {}
 def _tables(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """PARTS and PRODUCTS, copied once per dtype and device."""
     if (dtype, device) not in _made:
-        # nor one inside torch.func or torch.export, whose tensors have no numbers afterwards
+        # nor a first call inside torch.func or torch.export, whose tensors have no numbers
+        # afterwards
         with torch._C._DisableFuncTorch(), _disable_current_modes():
             _made[dtype, device] = PARTS.to(device, dtype), PRODUCTS.to(device, dtype)
     return _made[dtype, device]

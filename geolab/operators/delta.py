@@ -1,8 +1,8 @@
 """The delta operator A = I − β k kᵀ and the delta update X ← A X + β k vᵀ (DDL eqs 2.3–2.5).
 
 Legend: d features; d_v value channels; ... any leading axes (batch, position).
-A state is (..., d), one value channel, or (..., d, d_v); then direction is (..., d), beta (...),
-and value (...) or (..., d_v).
+A state is (..., d), with one value channel, or (..., d, d_v). The direction is (..., d), beta is
+(...), and the value is (...) or (..., d_v).
 """
 
 import torch

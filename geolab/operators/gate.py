@@ -17,7 +17,8 @@ from geolab.operators.streams import stream_mix
 
 
 def blend(q: Tensor, h: Tensor, gate: Tensor | float) -> Tensor:
-    """G = γ Q + (1 − γ) H, with singular values between |2γ − 1| and 1 when Q and H are as above.
+    """G = γ Q + (1 − γ) H, with singular values between |2γ − 1| and 1 for a rotation Q and a
+    reflection H.
 
     Arguments:
         q, h: (..., n, n).

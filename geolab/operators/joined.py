@@ -1,82 +1,86 @@
-"""What lies between two sublayers: the write of one, then the generator and the read of the next,
+"""The operators between two sublayers: the write of one, then the generator of the next,
 
-    Z = H X + b ⊗ h        (a, …) = generated(W (z / rms z))        u = aᵀZ
+    Z = H X + b ⊗ h        y = W (z / rms z)        then u = aᵀZ, with a from y
 
-A sublayer ends with a write and begins with a read. So with F in between, a network of L sublayers
-is one `stream_generate_read`, L − 1 times `stream_join`, and one `stream_mix_write`. This is the
-same function as one operator after the other. Joined, its kernels form the gradient of Z in one
-place and never write it. They serve up to four streams on a Hopper GPU, where registers hold all
-but 40 bytes of a thread in the backward pass.
+A sublayer begins with a read and ends with a write. So with F in between, a network of L sublayers
+is one `stream_generate`, L − 1 times `stream_join`, and one `stream_mix_write`, with a
+`stream_read` after each of the first two. This is the same function as one operator after the
+other. Joined, its kernels form the gradient of Z in one place and never write it. They serve up to
+four streams on a Hopper GPU, where registers hold all but 40 bytes of a thread in the backward
+pass.
 
 Legend: n streams, d features per stream, O outputs of W, ... any leading axes (batch, position).
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from geolab import kernels
 from geolab.checks import require_leading, require_width
-from geolab.kernels import joins
 from geolab.operators.generate import rms_linear
-from geolab.operators.streams import require_write, stream_mix_write, stream_read
+from geolab.operators.streams import require_write, stream_mix_write
+
+PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
 
 
-def stream_generate_read(x: Tensor, weight: Tensor, eps: float,
-                         generated: Callable[[Tensor], tuple]) -> tuple[Tensor, ...]:
-    """X, what the sublayer reads of it, and the coefficients that W generates.
+class Generated(NamedTuple):
+    """A state, and the numbers from which the coefficients of the next sublayer are made."""
 
-    What comes next takes the X that this returns, for its gradient: then the kernel adds up all
-    that comes back to X.
+    state: Tensor      # Z: (..., n, d)
+    numbers: Tensor    # y: (..., O)
+    ports: tuple = ()  # for the `stream_read` of this state, where a kernel made it
+
+
+def stream_generate(x: Tensor, weight: Tensor, eps: float) -> Generated:
+    """X, and y = W (x / rms x) of all its streams.
+
+    Go on with the state that this returns. It equals X, and the kernel adds up all gradients that
+    come back to it.
 
     Arguments:
         x: X, (..., n, d).
         weight: W, (O, n d).
         eps: the guard of the norm.
-        generated: makes the coefficients of the numbers (..., O). The first one is a, (..., n).
-    Returns: X, aᵀX (..., d), and the coefficients, one after the other.
-    Raises: as `rms_linear` and `stream_read`.
+    Raises: as `rms_linear`.
     """
     require_width("weight", weight, x.shape[-2] * x.shape[-1])
     require_leading("weight", weight, 2, ())
-    if joins(x, len(weight)):
-        return kernels.TWINS["stream_generate_read"](x, weight, eps, generated)
-    found = generated(rms_linear(x.flatten(-2), weight, eps))
-    return x, stream_read(x, found[0]), *found
+    if kernels.joins(x, len(weight)):
+        return Generated(*kernels.TWINS["stream_generate"](x, weight, eps))
+    return Generated(x, rms_linear(x.flatten(-2), weight, eps))
 
 
 def stream_join(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor, weight: Tensor,
-                eps: float, generated: Callable[[Tensor], tuple]) -> tuple[Tensor, ...]:
-    """Z = H X + b ⊗ h, what the next sublayer reads of it, and the next coefficients.
+                eps: float) -> Generated:
+    """Z = H X + b ⊗ h, and y = W (z / rms z) of all its streams.
 
     Arguments:
-        x, matrix, weights, update: X, H, b and h, as of `stream_mix_write`.
-        weight, eps, generated: of the next sublayer, as of `stream_generate_read`.
-    Returns: Z (..., n, d), aᵀZ (..., d), and the next coefficients, one after the other.
-    Raises: as `stream_mix_write` and `stream_generate_read`.
+        x, matrix, weights, update: X, H, b and h, as for `stream_mix_write`.
+        weight, eps: those of the next sublayer, as for `stream_generate`.
+    Raises: as `stream_mix_write` and `rms_linear`.
     """
     require_write(x, matrix, weights, update)
     require_width("weight", weight, x.shape[-2] * x.shape[-1])
     require_leading("weight", weight, 2, ())
-    if joins(x, len(weight)):
-        return kernels.TWINS["stream_join"](x, matrix, weights, update, weight, eps, generated)
-    return stream_generate_read(stream_mix_write(x, matrix, weights, update), weight, eps,
-                                generated)
+    if kernels.joins(x, len(weight)):
+        return Generated(*kernels.TWINS["stream_join"](x, matrix, weights, update, weight, eps))
+    z = stream_mix_write(x, matrix, weights, update)
+    return Generated(z, rms_linear(z.flatten(-2), weight, eps))
 
-PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
 
 
 def recomputed(run: Callable, *inputs: Any) -> Any:
-    """run(*inputs), of which the backward pass keeps no state: it forms the states again.
+    """Return run(*inputs) without keeping its states: the backward pass forms them again.
 
-    It keeps F's products of matrices and its attention, and runs all else again, in the mode of
-    `kernels.use` that the forward pass ran in. This is mHC's recomputation (section 4.3.2) of a
-    block of sublayers, and costs the block's forward traffic once more, 3n + 2 vectors per
-    sublayer. For this TileKernels keep the coefficients too and hold the state on chip: n + 2.
-    Without kernels the products that form a state are kept.
+    F's products of matrices and its attention are kept. Everything else runs again, in the mode of
+    `kernels.use` of the forward pass. This is mHC's recomputation (section 4.3.2) of a block of
+    sublayers. It costs the block's forward traffic once more, 3n + 2 vectors per sublayer.
+    DeepSeek's TileKernels also keep the coefficients and hold the state on chip, so that they move
+    n + 2. Without kernels the products that form a state are kept.
     """
     mode = kernels.mode()
 

@@ -1,18 +1,18 @@
 """Operators keep their precision under autocast and at every scale.
 
-Rounded to bfloat16, a rotation is orthogonal only to 1e-2. What computes an operator's few numbers
-works in float32 at least. What applies them to a state works in the state's dtype. An operator says
-so in its body, in two steps: it widens its arguments (or casts them to the state's dtype), and it
-leaves autocast where it multiplies matrices, which autocast would round. A shared decorator would
-be shorter, but torch.compile counts recompilations per code object, and operators that share one
-use up each other's limit.
+Rounded to bfloat16, a rotation is orthogonal only to 1e-2. An operator computes its few numbers in
+float32 at least, and applies them to a state in the state's dtype. Its body does so in two steps:
+it widens its arguments (or casts them to the state's dtype), and it leaves autocast where it
+multiplies matrices, which autocast would round. A shared decorator would be shorter, but
+torch.compile counts recompilations per code object, and operators that share one use up each
+other's limit.
 
-A square leaves the range of float32 at 1e19 and at 1e-19. So what makes a matrix of few numbers
-divides them by their size first, unless that is ordinary: then all bits stay. What normalises a
-whole state would need one more pass for that. There a length above 1e19 gives NaN, and not a wrong
-number; below 1e-19 the guard decides.
+A square leaves the range of float32 at 1e19 and at 1e-19. So an operator that makes a matrix from a
+few numbers first divides them by their size. Numbers of ordinary size stay as they are, with all
+their bits. An operator that normalises a whole state would need one more pass for the division.
+There a length above 1e19 gives NaN instead of a wrong number, and below 1e-19 the guard decides.
 Kernels divide nothing by its size: the squares that they add, and products of such lengths, must
-stay in that range. Above it they give NaN.
+stay in the range of float32. Above it they give NaN.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -44,7 +44,8 @@ def outside_autocast(x: Tensor) -> AbstractContextManager:
 def size(x: Tensor, guard: float = 0.0) -> Tensor:
     """The largest |number| of each vector, or the guard if that is larger: (..., d) -> (..., 1).
 
-    It is 1 where it lies between LEAST and MOST, or is 0, and a constant for autograd.
+    A size that is 0, or lies between LEAST and MOST, counts as 1. The result is a constant for
+    autograd.
     """
     if not x.shape[-1]:
         return x.new_ones(*x.shape[:-1], 1)

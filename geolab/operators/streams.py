@@ -1,4 +1,4 @@
-"""How a sublayer F meets n residual streams X: X ← H X + b ⊗ F(aᵀX).
+"""A sublayer F reads, mixes and writes n residual streams X: X ← H X + b ⊗ F(aᵀX).
 
 A read comes first, then a mix and a write (HC section 2, mHC section 4).
 
@@ -13,12 +13,14 @@ from geolab.checks import require_leading, require_square, require_width
 from geolab.operators.precision import outside_autocast, product
 
 
-def stream_read(x: Tensor, weights: Tensor) -> Tensor:
-    """aᵀX = Σᵢ aᵢ xᵢ, what the sublayer reads.
+def stream_read(x: Tensor, weights: Tensor, ports: tuple = ()) -> Tensor:
+    """aᵀX = Σᵢ aᵢ xᵢ, the sublayer's input.
 
     Arguments:
         x: (..., n, d), the streams.
         weights: a, (..., n); leading axes may be fewer, and broadcast.
+        ports: those of `Generated`, where x is its state. They change no result: through them the
+            kernel that made x forms the gradient of x.
     Returns: (..., d), in the dtype of x.
     Raises: ValueError unless there is one weight per stream, and the leading axes of weights
         broadcast to those of x.
@@ -26,7 +28,7 @@ def stream_read(x: Tensor, weights: Tensor) -> Tensor:
     require_width("weights", weights, x.shape[-2])
     require_leading("weights", weights, 1, x.shape[:-2])
     if kernels.serves(x, x.shape[-2]):
-        return kernels.TWINS["stream_read"](x, weights)
+        return kernels.TWINS["stream_read"](x, weights, ports)
     with outside_autocast(x):
         # contiguous, here and below: strided views of a wider table send products, and their
         # backward, token by token
@@ -100,8 +102,8 @@ def require_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) ->
 class _MixWrite(torch.autograd.Function):
     """H X + b ⊗ h for each token, with a backward of four products.
 
-    Autograd takes more passes over the streams. With it, a training step of E-MHC-Geo's stream
-    variant is 13 % longer, and with torch.baddbmm 7 %.
+    Autograd takes more passes over the streams. With autograd, a training step of E-MHC-Geo's
+    stream variant is 13 % longer, and with torch.baddbmm 7 %.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Does an output read inputs that come after it? A model for next-step prediction must not."""
+"""Measure whether an output reads later inputs. A model for next-step prediction must not."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def influence(model: Callable[[Tensor], Tensor], x: Tensor, seed: int = 0) -> Tensor:
-    """How strongly output t depends on input s: a (T, T) matrix, row t, column s.
+    """The influence of input s on output t: a (T, T) matrix, row t, column s.
 
     For vectors (B, T, D), it is ‖∂⟨r_t, output_t⟩ / ∂input_s‖ with a random r_t: zero if and only
     if the derivative vanishes, except for a set of r of measure zero. For integer tokens (B, T),

@@ -1,4 +1,4 @@
-"""Does the order of two maps matter? Their commutator, its linearisations, and measures of it.
+"""Measure whether the order of two maps matters: their commutator, its linearisations, and ratios.
 
     T = id + Δ      R = T_i(T_j x) − T_j(T_i x) = a − b
     a = Δ_i(x + Δ_j x) − Δ_i x      the response of i to the step of j
@@ -6,10 +6,9 @@
 
 Every function takes the maps T themselves, as they run in the model with residual and norm, and
 forms Δ = T − id. Norms ‖·‖² are sums over all axes of x, including the batch: a measure is a ratio
-of sums, not a mean of ratios. `tokens` says which positions count in the sums, such as
-slice(1, None) for all but the first, whose length in a trained network may outweigh all others
-together. The maps see all positions all the same. Equations are numbered as in the Geometric
-Transformer lecture.
+of sums, not a mean of ratios. `tokens` says which positions count in the sums. slice(1, None)
+leaves out the first, whose length in a trained network may outweigh all others together. The maps
+themselves always see all positions. Equations are numbered as in the Geometric Transformer lecture.
 
 Legend: i `first`, j `second`; J Jacobian of Δ; ε scale of Δ; B batch, T positions, D width; x is
 (..., D).
@@ -78,7 +77,8 @@ def jacobian_commutator(first: Map, second: Map, x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def commutator_factors(first: Map, second: Map, x: Tensor, tokens: Tokens = ALL) -> Factors:
-    """How large the steps are, how strongly they interact, and how different the responses are.
+    """Measure the size of the steps, the strength of their interaction, and the difference of the
+    responses.
 
     The asymmetry is 0 where the responses are equal, 1 where they are orthogonal or only one map
     responds, 2 where they are opposite, and never more: ‖a − b‖² + ‖a + b‖² = 2 (‖a‖² + ‖b‖²). Two
@@ -91,11 +91,12 @@ def commutator_factors(first: Map, second: Map, x: Tensor, tokens: Tokens = ALL)
 
     A Post-LN step isn't the identity plus a small step. Where x isn't normalised, Δ is mostly the
     norm's pull, which both maps share: a and b agree on it, and the asymmetry falls towards 0
-    whatever the sublayers do. So take x as blocks get it there, normalised, and steps well above
+    whatever the sublayers do. So take a normalised x, as blocks get it there, and steps well above
     the norm's eps.
 
-    Returns: nan for the asymmetry where nothing responds (to rounding), and for the interaction
-        where there is no step: they are 0/0, and a 0 would count as agreement in a mean over pairs.
+    Returns: The asymmetry is nan where nothing responds (to rounding), and the interaction is nan
+        where there is no step. Both are 0/0 there, and a 0 would count as agreement in a mean over
+        pairs.
     Raises: ValueError when x is zero.
     """
     if not x.any():
@@ -133,7 +134,7 @@ def pairwise(operators: Mapping[str, Map], x: Tensor,
 @torch.no_grad()
 def order_sensitivity(operators: Mapping[str, Map], x: Tensor, about: str = "input",
                       tokens: Tokens = ALL) -> Tensor:
-    """The share of what a block does that depends on the order of its operators.
+    """The share of a block's effect that depends on the order of its operators.
 
         mean over orders π of ‖y_π − ȳ‖² / mean over π of ‖y_π − c‖²
 
@@ -167,7 +168,7 @@ def _square(x: Tensor, tokens: Tokens = ALL) -> Tensor:
 
 
 def _share(part: Tensor, whole: Tensor, state: Tensor) -> Tensor:
-    """part / whole, nan where the whole is rounding of a state with this ‖·‖²."""
+    """part / whole; nan where the whole is no more than rounding of a state with this ‖·‖²."""
     seen = whole > (ROUNDING * torch.finfo(whole.dtype).eps) ** 2 * state
     return torch.where(seen, part / whole, torch.nan)
 

@@ -1,4 +1,4 @@
-"""What stands at each layer of a network: states on the way forward, gradients on the way back."""
+"""States of the forward pass and gradients of the backward pass, at each layer of a network."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 def states(model: nn.Module, layers: Iterable[nn.Module], x: Tensor) -> list[Tensor]:
     """The input of the first of `layers` and the output of each, in the order in which they run.
 
-    Where a layer takes or gives more than a tensor, the first one counts.
+    Where a layer takes or returns several values, the first one counts.
     """
     layers, seen, hooks = list(layers), [], []
     if not layers:
@@ -31,7 +31,7 @@ def states(model: nn.Module, layers: Iterable[nn.Module], x: Tensor) -> list[Ten
 def gradient_norms(loss: Tensor, parameters: Iterable[Tensor]) -> Tensor:
     """The Frobenius norms of ∂loss/∂W for each W of `parameters`: (number of parameters,).
 
-    The graph is kept.
+    The graph of the loss is kept.
     """
     gradients = torch.autograd.grad(loss, list(parameters), retain_graph=True)
     return torch.stack([gradient.norm() for gradient in gradients])

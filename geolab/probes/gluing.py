@@ -1,4 +1,4 @@
-"""Do the vectors along a sequence fit together? Neighbour by neighbour, and window by window.
+"""Measure whether the vectors along a sequence fit together, by neighbours and by windows.
 
     dirichlet_energy = tr(Hᵀ L H) / ‖H‖²_F     L is the Laplacian of the path of positions:
                                                tr(Hᵀ L H) = Σ_t ‖h_t − h_{t+1}‖²
@@ -14,7 +14,7 @@ Legend: B batch, T positions, D width, h (B, T, D) or (T, D); w window, n window
 import torch
 from torch import Tensor
 
-ROUNDING = 1e-12   # fits this small relative to the sequence count as zero
+ROUNDING = 1e-12   # a fit this small, relative to the sequence, counts as zero
 
 
 @torch.no_grad()
@@ -48,11 +48,12 @@ def cech_residual(h: Tensor, window: int = 8, stride: int = 4) -> Tensor:
     such fits agree on an overlap whatever h is, and only a ridge would be measured. A fit in the
     position has two unknowns per feature.
 
-    It doesn't see what is orthogonal to every fit, such as the pattern (1, −1, −1, 1) under windows
-    and strides of 4 k. If little else remains, the little decides: with the defaults an alternation
-    gives 1.2, while independent vectors of mean 0 give 0.51 (T = 32) to 0.55 (large T). A common
-    mean lowers it. Despite the name there is no cohomology in it: δs is a coboundary, so its class
-    is zero, and its norm says how far the local fits are from one global section.
+    It misses any pattern that is orthogonal to every fit, such as (1, −1, −1, 1) under windows
+    and strides of 4 k. If such a pattern makes up nearly all of h, the small rest decides: with the
+    defaults an alternation gives 1.2, while independent vectors of mean 0 give 0.51 (T = 32) to
+    0.55 (large T). A common mean lowers it. Despite the name there is no cohomology in it: δs is a
+    coboundary, so its class is zero, and its norm says how far the local fits are from one global
+    section.
 
     Arguments:
         window: w, positions per fit, 3 ≤ w ≤ T. With 2 every fit is exact.

@@ -1,4 +1,4 @@
-"""How the length of a state changes through depth and along a sequence."""
+"""The length of a state, through depth and along a sequence."""
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,8 @@ def norm_drift(model: nn.Module, dim: int, length: int = 100, sequences: int = 5
     """The mean over t of | mean over sequences of ‖prediction_t‖ − 1 |, where inputs have length 1.
 
     This is E-MHC-Geo's norm deviation (its table 18). The inputs are independent random unit
-    vectors at every position, and the model sees them once: it isn't fed with its own predictions.
-    A model that averages what it has seen must shrink, so this measures copying, not isometry.
+    vectors at every position. The model runs once: it doesn't read its own predictions. A model
+    that averages what it has seen must shrink, so this measures copying, not isometry.
 
     Arguments:
         model: (B, T, dim) -> (B, T, dim).

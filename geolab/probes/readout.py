@@ -1,4 +1,6 @@
-"""What can a linear map read from a state? Ridge regression, tested where it wasn't fitted."""
+"""Measure what a linear map can read from a state: ridge regression, tested on examples that it
+wasn't fitted to.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -6,7 +8,8 @@ from torch import Tensor
 
 
 def linear_readout(x: Tensor, labels: Tensor, ridge: float = 1e-2) -> Tensor:
-    """The share of correct labels in the second half, read by the first half's least-squares map.
+    """The share of labels in the second half that the least-squares map of the first half gets
+    right.
 
         W = (Xᵀ X + ridge · λ I)⁻¹ Xᵀ Y
 

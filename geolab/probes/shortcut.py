@@ -1,4 +1,4 @@
-"""What the residuals of a network do at a batch, layer by layer, as tensors that probes take.
+"""The coefficients of a network's residuals at a batch, layer by layer, as tensors for probes.
 
     layers = operators_by_layer(model, x)
     gain = composite_gain(torch.stack([layer.mix for layer in layers]))
@@ -17,7 +17,7 @@ from geolab.operators import delta_shortcut
 
 
 class StepAlone(NamedTuple):
-    """What stands for a residual that declares no coefficients: its step at a state.
+    """The step of a residual at a state, for a residual that declares no coefficients.
 
     Like a tuple without fields, it is false.
     """
@@ -78,7 +78,8 @@ def operators_by_layer(model: nn.Module, x: Tensor) -> list[NamedTuple]:
 
 
 def _remembering(sublayer: Callable) -> Callable:
-    """The sublayer, which runs once at each input: a second run would fill a cache of keys twice.
+    """Wrap a sublayer so that it runs once at each input: a second run would fill a cache of keys
+    twice.
     """
     f = sublayer.f if is_dataclass(sublayer) else sublayer
     found: list[tuple] = []
@@ -95,15 +96,16 @@ def _remembering(sublayer: Callable) -> Callable:
 
 
 def shortcut_matrix(operator: NamedTuple) -> Tensor:
-    """The matrix M that the shortcut multiplies a token's state by, with its coefficients held.
+    """The matrix M by which the shortcut multiplies a token's state, with its coefficients held
+    fixed.
 
     Arguments:
         operator: an entry of `operators_by_layer`. M is its property `shortcut`, or else its field
             `mix`, or I − β k kᵀ of its fields `direction` and `beta`.
-    Returns: (B, T, m, m); B and T are 1 where one M serves all. A token's state, flattened, is
-        multiplied by M ⊗ I. m is n for n streams, whose features all meet the same matrix; D for
-        the delta operators, whose value channels do, and for MGT's diagonal; 1 for an identity that
-        a residual declares; and the size of the state for a `StepAlone`.
+    Returns: (B, T, m, m); B and T are 1 where one M serves all tokens. The shortcut multiplies a
+        token's flattened state by M ⊗ I. m is n for n streams, where all features meet the same
+        matrix; D for the delta operators, where all value channels do, and for MGT's diagonal; 1
+        for an identity that a residual declares; and the size of the state for a `StepAlone`.
     Raises: ValueError for another operator.
     """
     if hasattr(operator, "shortcut"):

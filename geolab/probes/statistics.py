@@ -1,4 +1,4 @@
-"""How a gate γ or a rate β is distributed, layer by layer."""
+"""The distribution of a gate γ or a rate β, layer by layer."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -21,9 +21,9 @@ def statistics_by_layer(values: Iterable[Tensor], threshold: float) -> Statistic
     """Statistics over all numbers of each tensor of `values`: one tensor of any shape per layer.
 
     Arguments:
-        threshold: where the operator changes its kind. MGT counts β < 0; a gate changes sides at ½;
-            the delta operator reverses the component along k for β > 1 and keeps its sign for
-            β < 1.
+        threshold: the number at which the operator changes its kind. MGT counts β < 0. A gate
+            changes sides at ½. The delta operator reverses the component along k for β > 1 and
+            keeps its sign for β < 1.
     Raises: ValueError for no layers.
     """
     rows = [torch.stack([v.mean(), v.std(correction=0), v.min(), v.max(),

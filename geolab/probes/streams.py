@@ -1,4 +1,4 @@
-"""What a stack of mixing matrices does to n streams: its gain, and what is left of differences.
+"""The effect of a stack of mixing matrices on n streams: its gain, and the differences that remain.
 
 Legend: L layers, ... any axes between (batch, position), n streams.
 """
@@ -37,10 +37,10 @@ def composite_gain(matrices: Tensor) -> Gain:
 def stream_consensus(matrices: Tensor) -> Tensor:
     """σ₂ through depth: the largest share of a difference between streams that H_l ⋯ H_1 leaves.
 
-    The difference is a vector that sums to zero over the streams; what the product adds to their
-    mean doesn't count. For doubly stochastic matrices this is the second singular value of the
-    product. At 1 a difference survives; at 0 all streams are equal, except for what sublayers
-    write.
+    The difference is a vector that sums to zero over the streams. Its part in the streams' mean
+    after the product doesn't count. For doubly stochastic matrices this is the second singular
+    value of the product. At 1 a difference survives. At 0 all streams are equal, except for the
+    writes of sublayers.
 
     Arguments:
         matrices: (L, ..., n, n), n at least 2, in the order in which they act.

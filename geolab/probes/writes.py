@@ -1,4 +1,4 @@
-"""What the sublayers of a residual network write, along the state and over each other.
+"""The writes of a residual network's sublayers, along the state and over each other.
 
     x_l = x_{l−1} + F_l,   hence   x_L = x_0 + F_1 + … + F_L
 
@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def share_along(x: Tensor, write: Tensor) -> Tensor:
-    """⟨F, x⟩ / ⟨x, x⟩: what a write adds along the state, as a share of it; below 0 it erases.
+    """⟨F, x⟩ / ⟨x, x⟩: the share of the state that a write adds along it; below 0 the write erases.
 
     Arguments:
         x, write: (..., D).
@@ -43,7 +43,7 @@ def delta_rate(x: Tensor, write: Tensor, direction: Tensor | None = None) -> Ten
 
 
 class Pairs(NamedTuple):
-    """How each write stands to each one before it, over all tokens.
+    """The cosines of each write with each earlier one, over all tokens.
 
     Each field is (N, N), nan from the diagonal on.
     """
@@ -60,8 +60,8 @@ def between_writes(writes: Sequence[Tensor], center: bool = True) -> Pairs:
     Arguments:
         writes: N tensors (..., D), with at least one axis before D, such as what
             `geolab.graft.residual_stream(model, x).writes()` gives.
-        center: whether each write's mean over all tokens is subtracted first: what is written
-            everywhere says nothing of a token.
+        center: whether each write's mean over all tokens is subtracted first, since a write that is
+            the same everywhere says nothing about a token.
     Raises: ValueError for fewer than two writes.
     """
     if len(writes) < 2:

@@ -1,6 +1,6 @@
-"""Residual connections: what replaces x + F(x).
+"""Residual connections: the replacements of x + F(x).
 
-A new one is one file, one import and one line of REGISTRY.
+A new residual is one file, one import and one line of REGISTRY.
 """
 
 import inspect
@@ -40,11 +40,11 @@ __all__ = ["REGISTRY", "Linear", "Normed", "Residual", "Sublayer", "Weight", "de
 
 def make_residual(residual: str | type[Residual], width: int, index: int = 0, count: int = 1,
                   **options) -> Residual:
-    """A residual by its registered name, or by its class.
+    """Make a residual by its registered name, or of its class.
 
-    Its attribute `options` keeps the options, sorted by name. A checkpoint knows the model by them,
-    including those that only set the start. Its parameters are float32 where the default dtype is
-    narrower.
+    Its attribute `options` keeps the options, sorted by name. A checkpoint compares models by these
+    options, including those that only set the start. Its parameters are float32 where the default
+    dtype is narrower.
 
     Arguments:
         residual: a name in REGISTRY, or a class.
@@ -70,7 +70,7 @@ def make_residual(residual: str | type[Residual], width: int, index: int = 0, co
 def _options(residual: type[Residual]) -> list[str]:
     """The options of a residual's constructor, with those of the classes that it hands them to.
 
-    An inherited option without a default isn't one of them: the residual gives it itself.
+    An inherited option without a default isn't one of them, since the residual itself sets it.
     """
     names: dict[str, None] = {}
     for owner in residual.__mro__:

@@ -1,4 +1,4 @@
-"""What every residual is: a state, and a step of that state around one sublayer.
+"""The base class of residuals: a state, and a step of that state around one sublayer.
 
     a sublayer is x -> F(norm x); the plain residual is x ← x + F(norm x)
 
@@ -25,8 +25,8 @@ class Residual(nn.Module, ABC):
     last one, once each.
 
     A residual holds parameters and options, but no tensors of a batch: it returns what it computes.
-    Options are keyword arguments of its constructor. What has parameters of its own is read where
-    it is called, since hooks that bring weights from elsewhere run there.
+    Options are keyword arguments of its constructor. A part with parameters of its own must be
+    called to read them, since hooks that bring weights from elsewhere run at a call.
 
     Arguments:
         width: D.
@@ -52,8 +52,15 @@ class Residual(nn.Module, ABC):
 
     @property
     def outer(self) -> int:
-        """How many features `expand` takes and `reduce` gives: D, unless the trunk is wider."""
+        """The number of features that `expand` takes and `reduce` gives: D, unless the trunk is
+        wider.
+        """
         return self.width
+
+    @property
+    def joins(self) -> bool:
+        """Whether this residual has a `step` that leaves the write of its state to the next one."""
+        return False
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
@@ -61,7 +68,7 @@ class Residual(nn.Module, ABC):
     def reset_parameters(self) -> None:
         """Start every parameter and buffer anew, in place: those of its parts, then its own.
 
-        A network calls it whose weights were made on the meta device, or are missing in a
+        A network calls this if its weights were made on the meta device, or are missing in a
         checkpoint.
         Raises: TypeError for a part that doesn't say how it starts.
         """
@@ -75,9 +82,10 @@ class Residual(nn.Module, ABC):
         _require_no_own(self, "start_own")
 
     def follow(self, before: "Residual") -> None:
-        """Take what this sublayer shares with the one before. A network calls it once, when made.
+        """Take over the parts that this sublayer shares with the one before. A network calls this
+        once, when it is made.
 
-        What is taken stays a part of `before` alone: its parameters are counted and stored there.
+        The parts still belong to `before` alone: their parameters are counted and stored there.
         """
 
     def expand(self, x: Tensor) -> Tensor:
@@ -87,10 +95,6 @@ class Residual(nn.Module, ABC):
     @abstractmethod
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         """state -> state, through one sublayer."""
-
-    def joins(self, state: Tensor) -> bool:
-        """Whether kernels join neighbours at such a state: `step` leaves the write to the next."""
-        return False
 
     def observe(self, state: Tensor, sublayer: Sublayer) -> tuple:
         """The coefficients of this step as a named tuple, for the probes; () where it has none."""
@@ -104,7 +108,7 @@ class Residual(nn.Module, ABC):
 def _reset(part: nn.Module) -> None:
     for inner in part.children():
         _reset(inner)
-    # nn.MultiheadAttention hides it
+    # nn.MultiheadAttention has a private one
     own = getattr(part, "reset_parameters", None) or getattr(part, "_reset_parameters", None)
     if own is None:
         _require_no_own(part, "reset_parameters")
@@ -141,7 +145,7 @@ def _marked(module: nn.Module) -> tuple[str, ...]:
     return getattr(module, "decayed", ("weight",) if isinstance(module, nn.Linear) else ())
 
 
-@dataclass  # not frozen: what makes one is then not compiled by PyTorch 2.11
+@dataclass  # not frozen: PyTorch 2.11 doesn't compile code that makes a frozen one
 class Normed:
     """The sublayer x -> F(norm x), in two parts, for a residual that puts a map between them.
 
@@ -170,8 +174,8 @@ class Normed:
 def between(sublayer: Sublayer, x: Tensor, before: Tensor, after: Tensor) -> Tensor:
     """after F(before norm x), where the sublayer is x -> F(norm x).
 
-    A plain function doesn't say what its norm is, so all of it counts as F: the result is
-    after F(before x). `Normed(F, norm)` is the sublayer that says it.
+    A plain function doesn't show its norm, so all of it counts as F, and the result is after
+    F(before x). `Normed(F, norm)` is a sublayer that shows its norm.
 
     Arguments:
         x: (B, T, D).

@@ -3,12 +3,12 @@
 They aren't the originals.
 
 `BenchmarkDelta`: z = x − β (kᵀx) k, then x ← z + F(norm z). The delta operator comes before the
-sublayer, one for the whole sequence as published, and F is added: nothing is written in the place
-of what β erases.
+sublayer; as published, one operator serves the whole sequence. F is added, and no value is written
+in place of the part that β erases.
 
-`BenchmarkMHC`: x ← H x + b ⊙ F(norm tile(aᵀx)) on four slices of D/4 features. The stream isn't
-widened as in mHC but cut: F reads D/4 numbers, four times the same, and slice i gets the i-th
-quarter of F's output, times bᵢ.
+`BenchmarkMHC`: x ← H x + b ⊙ F(norm tile(aᵀx)) on four slices of D/4 features. mHC widens the
+stream, and this form cuts it: F reads the same D/4 numbers four times over, and slice i gets the
+i-th quarter of F's output, times bᵢ.
 
 `BenchmarkJPmHC`: JPmHC with generators that don't start at zero.
 
@@ -33,7 +33,7 @@ EPS = 1e-12  # of the direction's normalisation
 
 
 class Erasure(NamedTuple):
-    """What `BenchmarkDelta` computes from a state; T is 1 for pool="sequence"."""
+    """The coefficients that `BenchmarkDelta` computes from a state; T is 1 for pool="sequence"."""
 
     direction: Tensor   # k: (B, T, D), unit vectors
     beta: Tensor        # β: (B, T), in (0, 2)
@@ -44,8 +44,8 @@ class BenchmarkDelta(Residual):
 
     Arguments:
         width: D, at least 4: k and β have D/4 hidden features each.
-        pool: what position t generates k and β from: "causal" (the mean so far), "token" (itself),
-            or "sequence" (the mean of all, published; it reads the future).
+        pool: what position t generates k and β from: "causal" (the mean up to t), "token" (itself),
+            or "sequence" (the mean of all positions, published; it reads the future).
     Raises: ValueError for a smaller width or another pool.
     """
 
@@ -122,7 +122,7 @@ class BenchmarkMHC(Residual):
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         read, write, mix = self.coefficients(state)
         slices = state.unflatten(-1, (SLICES, -1))
-        # one product for both: the state is read once, and once less on the way back
+        # one product for both reads the state once, and saves a read in the backward pass
         rows = torch.cat([read.unsqueeze(-2), mix], dim=-2)
         heard, mixed = stream_mix(slices, rows).split([1, SLICES], dim=-2)
         update = sublayer(heard.squeeze(-2).repeat(1, 1, SLICES))
@@ -138,9 +138,9 @@ class BenchmarkJPmHC(JPmHC):
     """JPmHC whose generators start as N(0, 0.02²), so that step 0 isn't the plain network's.
 
     The benchmark widens its whole trunk to four streams of the sublayer's width: input map,
-    positions, last norm and output map have 4D features. That is ends="split", and it has no s:
-    write_scale=False. By default they have D features here, and the learned `ends` stand between
-    them and the streams. Arguments as for `JPmHC`; width is the sublayer's.
+    positions, last norm and output map have 4D features. Its options are ends="split" and, since it
+    has no s, write_scale=False. By default they have D features here, and the learned `ends` stand
+    between them and the streams. Arguments as for `JPmHC`; width is the sublayer's.
     """
 
     def __init__(self, width: int, index: int = 0, count: int = 1, **options):

@@ -1,8 +1,8 @@
 """x ← x + β (v − kᵀx) k: the delta residual with one value channel (DDL eq. 3.1).
 
-The shortcut changes along k only: each sublayer moves each token's state on one line. In the k-Map
-the sublayer gives the direction k, and a linear map of the state the value v; in the v-Map the
-sublayer gives the value, and a small branch the direction (DDL section 4.1).
+The shortcut changes along k only: each sublayer moves each token's state along one line. In the
+k-Map the sublayer gives the direction k, and a linear map of the state gives the value v. In the
+v-Map the sublayer gives the value, and a small branch gives the direction (DDL section 4.1).
 
 `DeltaRule` holds the generators of k, v and β for any number of value channels; `DeltaMatrix`
 shares them.
@@ -33,7 +33,7 @@ VALUES = {
 
 
 class DeltaCoefficients(NamedTuple):
-    """What a delta residual computes from a state."""
+    """The coefficients that a delta residual computes from a state."""
 
     direction: Tensor   # k: (B, T, D), unit vectors
     value: Tensor       # v: (B, T), or (B, T, d_v)
@@ -41,7 +41,7 @@ class DeltaCoefficients(NamedTuple):
 
 
 class WriteOnly(DeltaCoefficients):
-    """The same where nothing is erased."""
+    """The same coefficients, without erasure."""
 
     @property
     def shortcut(self) -> Tensor:
@@ -114,7 +114,7 @@ class DeltaRule(Residual):
 
     @abstractmethod
     def read(self, state: Tensor) -> Tensor:
-        """What the sublayer and the generators read of a state: (B, T, D)."""
+        """The part of a state that the sublayer and the generators read: (B, T, D)."""
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         direction, value, beta = self.generate(self.read(state), sublayer, state)
@@ -123,7 +123,7 @@ class DeltaRule(Residual):
 
     def coefficients(self, x: Tensor, sublayer: Sublayer,
                      state: Tensor | None = None) -> DeltaCoefficients:
-        """k, v and β at x (B, T, D), which is what `read` gives of the state.
+        """k, v and β at x (B, T, D), the result of `read`.
 
         The state itself is needed only where a generator reads it (see `DeltaMatrix`).
         """
@@ -137,7 +137,7 @@ class DeltaRule(Residual):
 
     def generate(self, x: Tensor, sublayer: Sublayer,
                  state: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """As `coefficients`, but k before its normalisation."""
+        """The same as `coefficients`, but with k before its normalisation."""
         context, h = self._through(x, sublayer)
         if self.map == "k":
             direction, source = h, context if self.value == "normed-linear" else x

@@ -1,9 +1,9 @@
 """X ← X + β k (vᵀ − kᵀX), the delta residual on a state of d_v value channels (DDL eq. 2.5).
 
 See also DDL section 4.2. The state is a D × d_v matrix per token. A sublayer of width D reads it
-through a compressor, x = Compress(X), and gives k; v and β are read from x. Every channel is erased
-along the same k, so the lifted shortcut has determinant (1 − β)^d_v. The published names: d_v = 4
-is compress="token"; EC adds expand="conv"; CC is compress="channel"; CC-EC is both.
+through a compressor, x = Compress(X), and gives k. v and β are functions of x. Every channel is
+erased along the same k, so the lifted shortcut has determinant (1 − β)^d_v. In the published names,
+d_v = 4 is compress="token", EC adds expand="conv", CC is compress="channel", and CC-EC is both.
 
 The published code starts its kernels at random, shares one compressor between the two sublayers of
 a block, and lets β read through the sublayer's norm: kernel_init="published", tied=True and
@@ -32,7 +32,8 @@ EXPANSIONS = ("repeat", "conv")
 
 
 class DeltaMatrix(DeltaRule):
-    """Delta residual, d_v > 1. The first one expands the state; the last one reads it out.
+    """The delta residual with d_v > 1. The network's first one expands the state, and its last one
+    reads it out.
 
     With erase=False, normalize=False and beta_fixed=1 it is X + h vᵀ, an additive residual with the
     same size of state.
@@ -46,8 +47,8 @@ class DeltaMatrix(DeltaRule):
             each feature over the channels, then one weighted sum).
         expand: "repeat" (every channel starts as the input) or "conv" (as a causal convolution of
             the input, which starts at "repeat").
-        kernel: K, of the convolutions over positions. It has no effect where there is none, as with
-            "channel" and "repeat".
+        kernel: K, of the convolutions over positions. It has no effect without such a convolution,
+            as with "channel" and "repeat".
         kernel_init: the compressors' kernels start at the "identity", so that x is the mean of the
             channels, or "published": at N(0, (0.5/√D)²), which makes the first x smaller by about
             that factor.
@@ -59,10 +60,10 @@ class DeltaMatrix(DeltaRule):
             or convolves), or Pool(X), one of POOLS, without a norm.
         erase: False leaves out the erasure: X + β k vᵀ. This is a control that the papers don't
             have.
-        normalize: False takes the direction as it comes. This is allowed without erasure only,
-            which needs a unit k.
-        norm_eps: the same as in the sublayer's norm, because under published kernels the first x
-            is smaller than this guard.
+        normalize: False takes the direction without normalisation. This needs erase=False, since
+            erasure needs a unit k.
+        norm_eps: the guard of β's norm. By default it equals that of the sublayer's norm, because
+            under published kernels the first x is smaller than this guard.
         rule: map, gate, gate_logits, context, beta_init, beta_fixed, value and eps, as for `Delta`.
             The code has value="sigmoid4", the paper "linear", its later version "normed-linear".
     Raises: ValueError for an unknown option, fewer than two channels, erasure along a direction
@@ -121,7 +122,7 @@ class DeltaMatrix(DeltaRule):
 
     def follow(self, before: Residual) -> None:
         if self.compressor is None:
-            # past nn.Module, which would count the parameters and name them a second time
+            # not through nn.Module, which would count and name the parameters a second time
             self.__dict__["compressor"] = before.compressor
 
     def read(self, state: Tensor) -> Tensor:

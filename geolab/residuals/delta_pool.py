@@ -22,8 +22,8 @@ class Pool(nn.Module):
         width, channels: D and d_v.
         how: "mean" of the columns, "flatten" (all D d_v numbers), or "attention": Σ_j a_j X_j with
             a = softmax(Xᵀ q) over the columns X_j and a learned q in ℝᴰ. The paper says that
-            attention may generate k (option 2) and leaves open how; this is the smallest form.
-            Where all columns are equal, as at the entry by expand="repeat", q has no effect.
+            attention may generate k (option 2), but not how. This is the smallest form. Where all
+            columns are equal, as at the entry by expand="repeat", q has no effect.
     Raises: ValueError for another `how`.
     """
 

@@ -3,16 +3,16 @@
 The operator G acts on the shortcut before each sublayer, and the sublayer reads the result Z. The
 published operators are `Cayley` (G = Q, a rotation of one plane) and `Hybrid` (G = γ Q + (1 − γ) H,
 a gate between Q and a reflection H); `Geodesic` (G = Q H^{1−γ}) and `Exact` (every rotation of four
-streams) are this book's own. As published, the generators read the mean of the whole sequence, the
-gate starts where G is singular, and the maps P start as noise. Here each of these is an option, not
-the default. `emhc_stream` has the forms with streams of full width.
+streams, except those with eigenvalue −1) are this book's own. As published, the generators read the
+mean of the whole sequence, the gate starts where G is singular, and the maps P start as noise. Here
+each of these is an option, not the default. `emhc_stream` has the forms with streams of full width.
 
-A sublayer that is a plain function has no norm that the residual could see: the step is then
-Z + P_post F(P_pre Z). See `geolab.residuals.base.between`.
+A plain function as a sublayer doesn't show its norm, and the step is then Z + P_post F(P_pre Z).
+See `geolab.residuals.base.between`.
 
-Legend: B batch, T positions, D width, n streams, d = D/n features per stream; u, v, β, k, γ are
-what the generator gives for a token. With pool="sequence" one operator serves all positions, and T
-is 1 in what `coefficients` returns.
+Legend: B batch, T positions, D width, n streams, d = D/n features per stream; u, v, β, k, γ are the
+generator's numbers for a token. With pool="sequence" one operator serves all positions, and T is 1
+in what `coefficients` returns.
 """
 
 from abc import abstractmethod
@@ -34,7 +34,9 @@ from geolab.residuals.weights import Linear, as_linear, normal_matrix, zero
 
 
 class OperatorCoefficients(NamedTuple):
-    """What a residual of this family computes from a state; None for what it doesn't have."""
+    """The coefficients that a residual of this family computes from a state; those that it lacks
+    are None.
+    """
 
     mix: Tensor                       # G: (B, T, n, n), or (B, T, 2n, 2n) for `Geodesic`
     rotation: Tensor | None = None    # Q: (B, T, n, n)
@@ -53,15 +55,15 @@ class _Series(Residual):
         width: D, divisible by streams.
         sizes: how many numbers each part of the operator has, in the generator's order.
         streams: n.
-        pool: what position t generates from: "causal" (the mean so far), "token" (itself), or
-            "sequence" (the mean of all, published; it reads the future).
-        hidden_ratio: D over the hidden features of a net. Published 4, for each net.
+        pool: what position t generates from: "causal" (the mean up to t), "token" (itself), or
+            "sequence" (the mean of all positions, published; it reads the future).
+        hidden_ratio: D divided by the hidden features of a net. Published 4, for each net.
         nets: "one" for all parts, or "separate" (published), one for each. At hidden_ratio 1 the
             one net contains the published four nets.
         maps: the D × D maps P around F: "identity" at the start (the paper's intent), "published"
-            (the code overwrites that with N(0, 0.02²), of gain 0.2 each), or "none", because linear
-            maps of F stand on both sides already.
-        normalise: whether the generator layer-norms what it reads.
+            (the code overwrites that with N(0, 0.02²), of gain 0.2 each), or "none": F begins and
+            ends with linear maps already.
+        normalise: whether the generator layer-norms its input.
     Attributes:
         before, after: P_pre and P_post, (D, D), or None for maps="none".
     """
@@ -102,13 +104,14 @@ class _Series(Residual):
         return z + between(sublayer, z, self.before.to(z.dtype), self.after.to(z.dtype))
 
     def shortcut(self, state: Tensor) -> Tensor:
-        """Z of a state (B, T, D). A subclass overrides it to make G and apply it in one go."""
+        """Z of a state (B, T, D). A subclass may override it, to make G and apply it in one step.
+        """
         mix = self.coefficients(state).mix
         return stream_mix(state.unflatten(-1, (mix.shape[-1], -1)), mix).flatten(-2)
 
     @abstractmethod
     def coefficients(self, state: Tensor) -> OperatorCoefficients:
-        """The operator at a state (B, T, D), and what it is made of."""
+        """The operator at a state (B, T, D), and the numbers that it is made of."""
 
 
 class Cayley(_Series):
@@ -148,16 +151,16 @@ class Cayley(_Series):
 class Hybrid(_Series):
     """G = γ Q + (1 − γ) H, a gate between the rotation Q and the reflection H = I − 2 k kᵀ (eq. 5).
 
-    Soft, G is orthogonal at γ = 0 and 1 only: its smallest singular value is |2γ − 1|. Hard, G is Q
-    for γ > ½ and H otherwise, with the soft form's gradient, so that γ and the operator that wasn't
-    taken learn too.
+    A soft G is orthogonal at γ = 0 and 1 only: its smallest singular value is |2γ − 1|. A hard G is
+    Q for γ > ½ and H otherwise. It has the soft form's gradient, so that γ and the other operator
+    learn too.
 
     Arguments: those of `Cayley`, and
         gate: "soft" (published) or "hard".
         gate_bias: γ starts at σ(gate_bias). Published 0: each G starts exactly singular. At 3, G is
             near Q.
-        gate_head: "generator", where γ's logit is the generator's last output, behind its GELU; or
-            "linear" (published), where it is wᵀx̄ + b of the pooled state x̄ and w starts at 0.
+        gate_head: with "generator" the logit of γ is the generator's last output, behind its GELU.
+            With "linear" (published) it is wᵀx̄ + b of the pooled state x̄, and w starts at 0.
         penalty: weight of the mean of 4γ(1 − γ) in the loss, one term per sublayer. None is the
             published 0.1 for a soft gate, and 0 for a hard one, which is orthogonal without it. Its
             size matters only relative to the task's loss.
@@ -209,21 +212,21 @@ class Hybrid(_Series):
 class Geodesic(_Series):
     """G = Q H^{1−γ}: Q at γ = 1, Q H at γ = 0, orthogonal at every γ between. The book's own form.
 
-    A gate must fail among n × n matrices: Q has determinant 1 and Q H has −1, so on any continuous
-    path between them the determinant crosses 0. It need not fail here, because the state is n × d
-    numbers, on which the reflection is H ⊗ I_d, of determinant (−1)^d, which is 1 for an even d.
-    There both ends are rotations, and a path of rotations joins them. Read the halves of a stream
-    as real and imaginary parts. Then H has fractional powers, H^s = I + (e^{iπs} − 1) k kᵀ, unitary
-    for every s: the geodesic from I to H. It turns the k-component between the halves by the angle
-    πs.
+    Among n × n matrices a gate must pass a singular one: Q has determinant 1 and Q H has −1, so on
+    any continuous path between them the determinant crosses 0. Here it need not, because the state
+    is n × d numbers. On them the reflection is H ⊗ I_d, of determinant (−1)^d, which is 1 for an
+    even d. So both ends are rotations, and a path of rotations joins them. Read the halves of a
+    stream as real and imaginary parts. Then H has fractional powers, H^s = I + (e^{iπs} − 1) k kᵀ,
+    unitary for every s: the geodesic from I to H. It turns the k-component between the halves by
+    the angle πs.
 
-    G is continuous, with ‖dG/dγ‖ = π at every γ, so no gate value is a trap. G is orthogonal for
-    every gate, so no penalty is needed. The price: between the ends G mixes the halves of a stream,
-    so it isn't one n × n matrix for all features; and which features pair up, and which way they
-    turn, is fixed in advance. To have H alone, β must go to 0.
+    G is continuous, with ‖dG/dγ‖ = π at every γ, so training can't get stuck at a value of the
+    gate. G is orthogonal for every gate, so no penalty is needed. This has a price. Between the
+    ends G mixes the halves of a stream, so it isn't one n × n matrix for all features. The pairs of
+    features and the direction of their turn are fixed in advance. And G is H alone only if β goes
+    to 0.
 
-    Arguments: those of `Hybrid` without gate, gate_head and penalty; width must be divisible by
-    2 · streams.
+    Arguments: those of `Hybrid`, except gate, gate_head and penalty. 2 · streams must divide width.
     """
 
     spectrum = "on the unit circle"
@@ -246,9 +249,9 @@ class Exact(_Series):
     """G = (I + W)⁻¹(I − W) with any skew 4 × 4 matrix W: a rotation of four streams.
 
     Every rotation occurs except those with eigenvalue −1. G has six numbers per token, as many as
-    SO(4) has dimensions, in one closed form; a product of two rank-2 factors has 18 numbers for the
-    same six, and a saddle without gradient in each factor. W enters linearly: at W = 0 G is the
-    identity and no gradient vanishes. The price: four streams only, and no reflection.
+    SO(4) has dimensions, in one closed form. A product of two rank-2 factors has 18 numbers for the
+    same six dimensions, and a saddle point in each factor. W enters linearly: at W = 0 G is the
+    identity, and no gradient vanishes. The form is for four streams only, and has no reflection.
 
     Arguments: those of `_Series` without streams, sizes, nets and normalise; pool is "token"
     by default, and the generator layer-norms what it reads.

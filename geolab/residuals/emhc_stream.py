@@ -1,15 +1,15 @@
 """Z = G X, then X ← Z + b ⊗ F(norm aᵀZ): E-MHC-Geo's operators on n streams of full width.
 
-`Stream` (E-MHC-Geo-Stream) has G = γ Q + (1 − γ) H on the streams. Its reflection H turns n streams
-over, the same for every feature: on the state's n D numbers that is H ⊗ I, of determinant (−1)^D,
-which is 1 for an even D. `Mixer`, the mixer for ARC, has the reflection I − 2 k kᵀ with a k of n D
-numbers, of determinant −1 on the state itself: G X = γ (Q ⊗ I) X + (1 − γ) (I − 2 k kᵀ) X. The
-price is a generator with n D outputs. The smallest singular value of both blends is |2γ − 1|.
+`Stream` (E-MHC-Geo-Stream) has G = γ Q + (1 − γ) H on the streams. Its reflection H mirrors the n
+streams in the same way for every feature. On the state's n D numbers that is H ⊗ I, of determinant
+(−1)^D, which is 1 for an even D. `Mixer`, the mixer for ARC, has the reflection I − 2 k kᵀ with a k
+of n D numbers, of determinant −1 on the state itself: G X = γ (Q ⊗ I) X + (1 − γ) (I − 2 k kᵀ) X.
+For this its generator needs n D outputs. The smallest singular value of both blends is |2γ − 1|.
 
 The router's logits are two n × n matrices per token. a is the column mean of the row-wise softmax
 of one, b the row sums of the column-wise softmax of the other, so Σ aᵢ = 1 and Σ bᵢ = n.
 
-Legend: B batch, T positions, D width, n streams; u, v, β, k, γ are what the generator gives for a
+Legend: B batch, T positions, D width, n streams; u, v, β, k, γ are the generator's numbers for a
 token.
 """
 
@@ -41,9 +41,9 @@ class Stream(Streams):
         ends: "copied" (the trunk has D features, the streams start as copies and leave as their
             mean) or "split" (the published trunk has n D, and these are the streams).
         router_reads: "state" (X) or "mixed" (the published G X).
-        start: as in `Cayley`. The published code meant the generator's last layer to start at zero,
-            where k has no direction, then overwrote all of it, including the gate's bias:
-            "published" starts at γ = ½ whatever gate_bias says.
+        start: as in `Cayley`. The published code first sets the generator's last layer to zero,
+            where k has no direction, and then overwrites all of it, including the gate's bias. So
+            "published" starts at γ = ½, whatever gate_bias is.
         penalty: as in `Hybrid`; the published trainer never adds it here.
         streams, pool, gate, gate_bias, beta_init: as in `Hybrid`.
     """
@@ -86,7 +86,7 @@ class Stream(Streams):
 
 
 class MixerCoefficients(NamedTuple):
-    """What `Mixer` computes from a state."""
+    """The coefficients that `Mixer` computes from a state."""
 
     rotation: Tensor    # Q: (B, T, n, n)
     direction: Tensor   # k: (B, T, n D), unit vectors
@@ -167,6 +167,6 @@ def blended(state: Tensor, rotation: Tensor, direction: Tensor, gate: Tensor) ->
 
 
 def routes(logits: Tensor, streams: int) -> tuple[Tensor, Tensor]:
-    """a and b, (B, T, n) both, out of a router's 2n² numbers."""
+    """a and b, both (B, T, n), from a router's 2n² numbers."""
     read, write = widened(logits).unflatten(-1, (2, streams, streams)).unbind(-3)
     return read.softmax(-1).mean(-2), write.softmax(-2).sum(-1)

@@ -1,6 +1,7 @@
-"""What E-MHC-Geo's forms share: a generator's numbers and its start, the gate and its penalty.
+"""The parts that E-MHC-Geo's forms share: a generator's numbers and its start, the gate and its
+penalty.
 
-Legend: B batch, T positions, n streams; u, v, β, k, γ are what the generator gives for a token.
+Legend: B batch, T positions, n streams; u, v, β, k, γ are the generator's numbers for a token.
 """
 
 import math
@@ -17,7 +18,9 @@ from geolab.residuals.pooling import Generator
 
 
 def plane_direction_gate(numbers: Tensor, streams: int) -> tuple[Tensor, ...]:
-    """u, v, β, k and γ out of a generator's numbers: 3n + 2, or more where k has more than n."""
+    """Split a generator's numbers into u, v, β, k and γ: 3n + 2 numbers, or more where k has more
+    than n.
+    """
     reflected = numbers.shape[-1] - 2 * streams - 2
     u, v, beta, k, gate = numbers.split([streams, streams, 1, reflected, 1], dim=-1)
     return (u, v, F.softplus(beta.squeeze(-1)), unit_direction(k, eps=1e-12),
@@ -35,7 +38,7 @@ def gated(rotation: Tensor, direction: Tensor, gate: Tensor, how: str) -> Tensor
 
 
 def penalise(gate: Tensor, weight: float) -> None:
-    """Add weight · mean of 4γ(1 − γ) to the training loss; nothing at weight 0."""
+    """Add weight · mean of 4γ(1 − γ) to the training loss, unless the weight is 0."""
     if weight:
         add_penalty(weight * midpoint_penalty(gate).mean())
 
@@ -44,8 +47,8 @@ def start_generator(generator: Generator, streams: int, start: str, beta_init: f
                     gate_bias: float | None = None, reflected: int | None = None) -> None:
     """Let the last layer's biases start as u, v, β and, with a gate, k and γ.
 
-    The gate's weights become zero, so γ = σ(gate_bias). Where γ has a head of its own, k comes
-    last. k has n numbers, or `reflected` many.
+    The gate's weights become zero, so γ = σ(gate_bias). If γ has a head of its own, k comes last. k
+    has `reflected` numbers, by default n.
     """
     require_option("start", start, ("plane", "published"))
     require_number("beta_init", beta_init, 0, strict=True)

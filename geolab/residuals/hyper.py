@@ -1,9 +1,9 @@
 """x ← Aᵀx + b ⊗ F(norm aᵀx), with a, b and A free: hyper-connections (Zhu et al. 2025, section 2).
 
 Nothing bounds A. The network starts as the plain pre-norm one: a = e_k, b = 1 and A = I, where
-sublayer k reads stream k mod n. So a gain that grows with depth is learned, not given. In the
-dynamic form each stream adds to its own row of the table [b | a | A] what a small linear map reads
-from it.
+sublayer k reads stream k mod n. So a gain that grows with depth is learned, and not there at the
+start. In the dynamic form a small linear map of each stream is added to the stream's own row of the
+table [b | a | A].
 
 The paper also multiplies the initial standard deviation of each sublayer's last matrix by √n. That
 belongs to the backbone: it is `output_std` of its configuration.
@@ -28,8 +28,8 @@ class HyperConnections(Streams):
         streams: n. The paper finds 4 good, and 1 worse than the plain residual.
         dynamic: True generates a, b and A for each token (the paper's DHC); False learns one set
             for all tokens (SHC).
-        tanh: whether to bound what is generated, before a learned scale that starts at 0.01. The
-            paper has both forms. The scale gets its first gradient at step 1, because it
+        tanh: whether to bound the generated numbers, before a learned scale that starts at 0.01.
+            The paper has both forms. The scale gets its first gradient at step 1, because it
             multiplies zeros at step 0.
     """
 

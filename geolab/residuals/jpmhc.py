@@ -2,9 +2,9 @@
 
 Y is a Cayley transform of the skew part W of a generated matrix. The paper computes it by the
 iteration Y ← I + (α/2) W (I + Y) from Y = I + αW, twice: this is orthogonal up to the fourth power
-of (α/2) W, hence good for small generators. For four streams a closed form of the limit is exact
-at any size. a is the column mean of a row-wise softmax and b the row sums of a column-wise one, so
-Σ aᵢ = 1 and Σ bᵢ = n. With all generators at zero, a = 1/n, b = 1 and Y = I.
+of (α/2) W, so it is accurate for small generators. For four streams a closed form of the limit is
+exact at any size. a is the column mean of a row-wise softmax and b the row sums of a column-wise
+one, so Σ aᵢ = 1 and Σ bᵢ = n. With all generators at zero, a = 1/n, b = 1 and Y = I.
 
 Streams that start as copies, leave as their mean, and are read and written alike stay copies, and
 no generator ever gets a gradient. So the streams start as learned rescalings of x whose mean is x,
@@ -41,9 +41,10 @@ class JPmHC(Streams):
             copies and leaves by their mean. The paper allows copying or a projection at the entry
             and a mean or a projection at the exit. A full projection would have n D² numbers at
             each end, while n D numbers are enough to tell the streams apart. With "split" the trunk
-            is n D wide, as in E-MHC-Geo's code: what enters is the streams, and all of them leave.
-        norm: of what the generator reads, "layer" (with weight and bias) or "rms" (with neither; in
-            E-MHC-Geo's mixer for ARC).
+            is n D wide, as in E-MHC-Geo's code: its features are the streams, at the entry and at
+            the exit.
+        norm: the norm of the generator's input, "layer" (with weight and bias) or "rms" (with
+            neither; in E-MHC-Geo's mixer for ARC).
         write_scale: whether the writes have the learned factor s. E-MHC-Geo's code has none.
     Raises: ValueError for an unknown option, for "exact" with another number of streams than 4,
         for steps below 1, or for an alpha or a temperature that isn't positive.

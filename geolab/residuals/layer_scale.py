@@ -1,6 +1,6 @@
 """x ← x + s ⊙ F(x): LayerScale (Touvron et al. 2021, CaiT), one learned number per feature.
 
-Whoever tries a gate on the sublayer's output needs it as a control.
+An experiment with a gate on the sublayer's output needs this residual as a control.
 """
 
 import torch

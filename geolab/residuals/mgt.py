@@ -28,7 +28,7 @@ from geolab.residuals.weights import LayerNorm, Weight, as_linear
 
 
 class MGTCoefficients(NamedTuple):
-    """What MGT computes from a state; None where the ablation has no such coefficient."""
+    """The coefficients that MGT computes from a state; those that an ablation lacks are None."""
 
     gate: Tensor | None   # G: (B, T, D)
     beta: Tensor | None   # β: (B, T, D)
@@ -105,7 +105,7 @@ class MGT(Residual):
     def coefficients(self, state: Tensor) -> MGTCoefficients:
         """G, β and α at a state (B, T, D)."""
         gate = beta = alpha = None
-        # the two maps separately, so that neither half of the product is copied
+        # two products, so that neither half of one product is copied
         maps = iter(self.logits().to(state.dtype).split(self.width)
                     if self.gate or self.erase else ())
         if self.gate:

@@ -1,4 +1,4 @@
-"""The residuals that MGT's paper speaks of and doesn't build:
+"""Residuals that MGT's paper describes and doesn't build:
 
     TokenRate    X ← X + β (G ⊙ F − α X), one β per token, as its text has it
     Projected    X ← X + β ⊙ (G ⊙ F − α Proj_k X), its equation 7 before it is simplified
@@ -20,7 +20,7 @@ from geolab.residuals.mhc import MHC
 
 
 class TokenRate(MGT):
-    """MGT whose β is the mean over the features of what `MGT` has there: one number per token."""
+    """MGT with one β per token: the mean over the features of the β of `MGT`."""
 
     spectrum = "1 − α β"
 
@@ -30,7 +30,7 @@ class TokenRate(MGT):
 
 
 class ProjectedCoefficients(NamedTuple):
-    """What `Projected` computes from a state and its sublayer's output."""
+    """The coefficients that `Projected` computes from a state and its sublayer's output."""
 
     beta: Tensor       # β: (B, T, D)
     alpha: Tensor      # α: (1,)
@@ -45,7 +45,7 @@ class ProjectedCoefficients(NamedTuple):
 
 
 class Projected(MGT):
-    """X ← X + β ⊙ (V − k kᵀ X), V = G ⊙ F and k = V / |V|: what α X stands for in MGT.
+    """X ← X + β ⊙ (V − k kᵀ X), V = G ⊙ F and k = V / |V|: in MGT, α X stands for k kᵀ X.
 
     α multiplies the projection, and is 1 at the start, as in the equation.
     """
@@ -64,14 +64,14 @@ class Projected(MGT):
         return self._update(state, sublayer)[1]
 
     def _update(self, state: Tensor, sublayer: Sublayer) -> tuple[Tensor, ProjectedCoefficients]:
-        """V, and what multiplies the state."""
+        """V, and the coefficients that multiply the state."""
         gate, beta, alpha = self.coefficients(state)
         update = sublayer(state) if gate is None else gate.to(state.dtype) * sublayer(state)
         return update, ProjectedCoefficients(beta, alpha, unit_direction(update, 1e-5))
 
 
 class MHCDeltaCoefficients(NamedTuple):
-    """What `MHCDelta` computes from a state and its sublayer's output."""
+    """The coefficients that `MHCDelta` computes from a state and its sublayer's output."""
 
     mix: Tensor        # H: (B, T, n, n)
     direction: Tensor  # k: (B, T, D)
@@ -91,7 +91,7 @@ class MHCDeltaCoefficients(NamedTuple):
 class MHCDelta(MHC):
     """X ← H X, then xᵢ ← xᵢ + βᵢ (v − kᵀ xᵢ) k in each stream, with one k and v for all streams.
 
-    H and what the sublayer reads are mHC's. k is the sublayer's output and v a number per token, as
+    H and the sublayer's input are mHC's. k is the sublayer's output and v a number per token, as
     in the delta residual, whose βᵢ = 2σ(β + bᵢ) takes mHC's write as a summand of its logit. With
     one stream this is the delta residual, and with H alone mHC without a sublayer.
     """

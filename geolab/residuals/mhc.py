@@ -2,7 +2,7 @@
 
 The source is Xie et al. 2025, section 4. a = σ(·), b = 2σ(·) and H = Sinkhorn(exp ·) of linear maps
 of the whole normalised state. Rows and columns of H sum to one: its singular values are at most 1,
-the mean of the streams passes unchanged, and everything else in them can only shrink.
+the mean of the streams passes unchanged, and their differences can only shrink.
 
 The preprint prints no initial biases. Here a sums to one, b = 1 and H is near the identity, so that
 step 0 is the plain pre-norm network. The aᵢ differ, and sublayer k reads stream k mod n most. A
@@ -16,16 +16,22 @@ Legend: B batch, T positions, D width, n streams.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number, require_option
-from geolab.operators import rms_linear, sinkhorn, stream_mix_write, stream_read
-from geolab.operators.joined import joins, stream_generate_read, stream_join
+from geolab.operators import (
+    rms_linear,
+    sinkhorn,
+    stream_generate,
+    stream_join,
+    stream_mix_write,
+    stream_read,
+)
 from geolab.residuals.base import Sublayer
 from geolab.residuals.streams import StreamCoefficients, Streams
 from geolab.residuals.weights import Weight, as_linear, normal_matrix, put
@@ -36,21 +42,20 @@ MAPS = ("read", "write", "mix")  # a, b and H
 class ConstrainedMaps(nn.Module):
     """a, b and H of each token, made of one linear map of its features over their root mean square.
 
-    What applies the map is the caller's: `maps(use)` is `use(W, eps, coefficients)`, where
-    `coefficients` makes a, b and H of the map's numbers. So the map can be joined with what comes
-    before and after it, and its weights are read where this module is called. `at` has a, b and H
-    of tokens.
+    `maps()` gives the map's W and bias. The caller applies W, by `rms_linear` or joined with the
+    write of the sublayer before. `coefficients` makes a, b and H of the logits
+    W (x / rms x) + bias. `at` does both for given tokens.
 
     Arguments:
-        features: n · D, or the size of what the maps read.
+        features: the number of features that the maps read, such as n · D.
         read: n numbers in (0, 1), the start of a.
         diagonal: the bias on the diagonal of H's logits, which is 0 off the diagonal.
-        iterations, order: of Sinkhorn's normalisation.
+        iterations, order: those of Sinkhorn's normalisation.
         std: the standard deviation of the linear map's entries at the start.
         eps: the norm's guard.
         norm_weight: whether the norm has a weight, which the linear map could absorb.
-        without: those of MAPS that stay what the paper's ablation puts in their place: a = 1/n,
-            b = 1, H = I.
+        without: those of MAPS that are constants, as in the paper's ablation: a = 1/n, b = 1, H =
+            I.
 
     Where the linear map starts at zero, `scale`, which multiplies it, gets its first gradient at
     step 1.
@@ -94,35 +99,35 @@ class ConstrainedMaps(nn.Module):
         """The coefficients of tokens x, (..., features)."""
         if not self.sizes:
             return self.coefficients(x[..., :0])
-        return self(lambda weight, eps, generated: generated(rms_linear(x, weight, eps)))
+        weight, bias = self()
+        return self.coefficients(rms_linear(x, weight, self.eps) + bias)
 
-    def forward(self, use: Callable[..., Any]) -> Any:
-        return use(*self._map(), self.coefficients)
-
-    def _map(self) -> tuple[Tensor, float]:
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """W (outputs, features) and the bias (outputs)."""
         weight, sizes = self.generate(), self.sizes.values()
         scale = torch.cat([s.expand(k) for s, k in zip(self.scale, sizes, strict=True)])
         if self.norm_weight is not None:
             weight = weight * self.norm_weight
         # scale the matrix, not all the tokens' logits
-        return scale.unsqueeze(-1) * weight, self.eps
+        return scale.unsqueeze(-1) * weight, self.bias
 
-    def coefficients(self, numbers: Tensor) -> StreamCoefficients:
-        """a, b and H of the map's numbers, (..., outputs)."""
-        n, shape = self.streams, numbers.shape[:-1]
+    def coefficients(self, logits: Tensor) -> StreamCoefficients:
+        """a, b and H of their logits, (..., outputs)."""
+        n, shape = self.streams, logits.shape[:-1]
         sizes = list(self.sizes.values())
-        logits = (numbers + self.bias).split(sizes, dim=-1) if sizes else ()
-        named = dict(zip(self.sizes, logits, strict=True))
+        named = dict(zip(self.sizes, logits.split(sizes, dim=-1) if sizes else (), strict=True))
         read, write, mix = (named.get(name) for name in MAPS)
         return StreamCoefficients(
-            numbers.new_full((*shape, n), 1 / n) if read is None else read.sigmoid(),
-            numbers.new_ones(*shape, n) if write is None else 2 * write.sigmoid(),
-            torch.eye(n).to(numbers).expand(*shape, n, n) if mix is None
+            logits.new_full((*shape, n), 1 / n) if read is None else read.sigmoid(),
+            logits.new_ones(*shape, n) if write is None else 2 * write.sigmoid(),
+            torch.eye(n).to(logits).expand(*shape, n, n) if mix is None
             else sinkhorn(mix.unflatten(-1, (n, n)), self.iterations, self.order))
 
 
 class Unwritten(NamedTuple):
-    """A state H X + b ⊗ h before it is written: the next sublayer can write and read it at once."""
+    """A state H X + b ⊗ h before it is written, so that the next sublayer can write and read it at
+    once.
+    """
 
     x: Tensor       # X: (B, T, n, D)
     mix: Tensor     # H: (B, T, n, n)
@@ -140,14 +145,14 @@ class MHC(Streams):
     The first sublayer's H acts on copies: its rows sum to one, so it changes nothing there. The
     last sublayer's H stands before the mean, which columns that sum to one keep: with
     order="row-column" and readout="mean" it has no gradient either. In between, the reads tell the
-    streams apart and the writes learn from it. Without either, as in the paper's ablation, the
-    streams stay copies: H does nothing and learns nothing, and a read alone only scales what the
-    sublayer's norm undoes.
+    streams apart and the writes learn from it. If either is missing, as in the paper's ablation,
+    the streams stay copies: H does nothing and learns nothing, and a read only scales the
+    sublayer's input, which the norm undoes.
 
     Arguments:
         width: D.
         streams: n, at least 2; the paper takes 4.
-        iterations: of Sinkhorn's normalisation; the paper takes 20.
+        iterations: the number of iterations of Sinkhorn's normalisation; the paper takes 20.
         order: "column-row" (the paper: rows are exact at the end) or "row-column" (columns are).
             Public code that applies the transpose has "column-row": see `operators.sinkhorn`.
         diagonal: the start of H's logits on the diagonal, 0 off it. At 8 a stream keeps 0.999.
@@ -172,23 +177,26 @@ class MHC(Streams):
         if self.last and readout == "learned":
             self.head = Readout(streams, width, self.maps.eps)
 
-    def joins(self, state: Tensor) -> bool:
+    @property
+    def joins(self) -> bool:
         # a subclass may take another step
-        return (type(self).forward is MHC.forward and bool(self.maps.sizes)
-                and joins(state, len(self.maps.bias)))
+        return (type(self).forward is MHC.forward and type(self).coefficients is MHC.coefficients
+                and bool(self.maps.sizes))
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        if self.joins(state):
+        if self.joins:
             return self.step(state, sublayer).written()
         return super().forward(state, sublayer)
 
     def step(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
-        """`forward` without its last write, from a state or from one that isn't written either."""
+        """Do the step of `forward` without its last write, from a state that is written or not."""
+        weight, bias = self.maps()
         if isinstance(state, Unwritten):
-            x, heard, _, write, mix = self.maps(partial(stream_join, *state))
+            x, numbers, ports = stream_join(*state, weight, self.maps.eps)
         else:
-            x, heard, _, write, mix = self.maps(partial(stream_generate_read, state))
-        return Unwritten(x, mix, write, sublayer(heard))
+            x, numbers, ports = stream_generate(state, weight, self.maps.eps)
+        read, write, mix = self.maps.coefficients(numbers + bias)
+        return Unwritten(x, mix, write, sublayer(stream_read(x, read, ports)))
 
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         return self.maps.at(state.flatten(-2))

@@ -1,7 +1,8 @@
-"""What a generator reads at position t: the mean of x_1 … x_t, x_t alone, or the sequence's mean.
+"""A generator reads, at position t, the mean of x_1 … x_t, x_t alone, or the sequence's mean.
 
 E-MHC-Geo and its benchmark's delta baseline are published with the mean of the whole sequence:
-their output at t depends on inputs after t. A residual that pools like this says `leaks = True`.
+their output at t depends on inputs after t. A residual that pools the whole sequence has `leaks =
+True`.
 
 Legend: B batch, T positions, D features.
 """
@@ -20,7 +21,7 @@ POOLS = ("causal", "token", "sequence")
 
 
 def pool(x: Tensor, how: str) -> Tensor:
-    """What position t may read of x.
+    """Pool x for each position.
 
     Arguments:
         x: (B, T, D).
@@ -45,8 +46,8 @@ class Hidden(nn.Module):
     Arguments:
         inputs, hidden: numbers of features.
         pool: as in `pool`.
-        normalise: whether to layer-norm what is pooled. This norm has no weight, because the linear
-            map that follows would absorb it.
+        normalise: whether to layer-norm the pooled features. This norm has no weight, because the
+            linear map that follows would absorb it.
     """
 
     def __init__(self, inputs: int, hidden: int, pool: str, normalise: bool = False):

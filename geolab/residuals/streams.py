@@ -18,7 +18,7 @@ from geolab.residuals.base import Residual, Sublayer
 
 
 class StreamCoefficients(NamedTuple):
-    """What a residual does with the n streams of each token. Probes take the spectrum of `mix`."""
+    """The coefficients of the n streams of each token. Probes take the spectrum of `mix`."""
 
     read: Tensor   # a: (B, T, n)
     write: Tensor  # b: (B, T, n)
@@ -28,8 +28,8 @@ class StreamCoefficients(NamedTuple):
 class Streams(Residual):
     """State (B, T, n, D): copies of x at the entry, their mean at the exit.
 
-    A subclass gives the coefficients. With `ends` = "split" the trunk is as wide as all streams: x
-    has n D features, which are the streams, and all of them leave.
+    A subclass gives the coefficients. With `ends` = "split" the trunk is as wide as all streams
+    together: the n D features of x are the streams, at the entry and at the exit.
 
     Arguments:
         width: D, of the sublayer and of every stream.

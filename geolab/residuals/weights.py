@@ -1,12 +1,13 @@
-"""A residual's weights: how they start, how they meet a state of half precision, which ones decay.
+"""A residual's weights: their start, their precision beside a state of half precision, and their
+decay.
 
     x -> W x + b, in the dtype of x
 
-A weight starts as its module says, again at every call of `reset_parameters`. It stays in float32
-beside a network of half precision, where the updates of a coefficient would be rounded away, and
-is rounded where it meets the state, as autocast rounds it. Weight decay pulls a matrix that
-multiplies features towards forgetting them. On any other weight of a residual, such as a table of
-streams, a scale, a bias or a kernel, it would pull the connection itself towards zero.
+A weight starts as its module says, and again at every call of `reset_parameters`. It stays in
+float32 beside a network of half precision, where the updates of a coefficient would be rounded
+away, and is rounded where it meets the state, as autocast rounds it. Weight decay pulls a matrix
+that multiplies features towards forgetting them. On any other weight of a residual, such as a table
+of streams, a scale, a bias or a kernel, it would pull the connection itself towards zero.
 """
 
 from collections.abc import Callable, Iterator
@@ -68,14 +69,14 @@ class LayerNorm(nn.LayerNorm):
 
 
 class Weight(nn.Module):
-    """A weight that no product of its own reads: calling the module gives it.
+    """A weight as a module: a call of the module returns it.
 
-    Offloading, sharding and parametrisations act where a module is called. So what `expand` and
-    `reduce` read, which are called outside `forward`, and what is cut or scaled before it is
-    multiplied, is such a module.
+    Offloading, sharding and parametrisations act where a module is called. So a weight is such a
+    module if `expand` or `reduce` reads it, which run outside `forward`, or if it is cut or scaled
+    before it is multiplied.
 
     Arguments:
-        shape: of the weight.
+        shape: the shape of the weight.
         how: sets it, in place.
         decays: whether it multiplies features.
     """

@@ -29,7 +29,7 @@ SLICES, CHANNELS = "state X: D features as n = 4 slices", "state X: D features Ã
 
 
 class Block(NamedTuple):
-    """What the diagram of a residual shows. Equation and operator are mathtext."""
+    """The content of a residual's diagram. Equation and operator are mathtext."""
 
     equation: str
     words: str                             # the alt text
@@ -40,7 +40,7 @@ class Block(NamedTuple):
     read: str = ""                         # weights; empty: F reads the whole state as it is
     write: str = ""
     branch: tuple[str, ...] = ("norm", "F")
-    drives: str = ""                       # what the branch gives to the operator
+    drives: str = ""                       # the branch's output for the operator
     sources: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (key of SOURCES, what it computes)
     leaks: bool = False                    # the published form reads later tokens
 

@@ -27,7 +27,7 @@ STYLE = {
 
 
 class Look(NamedTuple):
-    """How a model is drawn in every figure."""
+    """The style in which every figure draws a model."""
 
     color: str
     linestyle: str | tuple
@@ -87,7 +87,7 @@ def look(name: str) -> dict:
     return LOOKS[known]._asdict() | leaking
 
 
-# Patterns of what a page does not need, and their replacements.
+# Patterns that a page doesn't need, and their replacements.
 UNNEEDED = (
     # a style sheet inside a figure would act on the whole page
     (r"\s*(<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>)", ""),
@@ -134,7 +134,7 @@ def _rounded(tag: re.Match) -> str:
 
 
 def show(figure: Figure, alt: str, caption: str = "") -> HTML:
-    """The figure as a cell's last line shows it.
+    """Return the figure for the last line of a cell, which displays it.
 
     Arguments:
         alt: its message, for those who can't see it.
@@ -149,14 +149,15 @@ def show(figure: Figure, alt: str, caption: str = "") -> HTML:
 
 
 def captioned(picture: str, caption: str) -> str:
-    """HTML with a caption under it; as it is where there is none."""
+    """HTML with a caption under it. Without a caption the HTML is returned unchanged."""
     if not caption:
         return picture
     return f"<figure>{picture}<figcaption>{toned(caption)}</figcaption></figure>"
 
 
 def toned(caption: str) -> str:
-    """HTML of a caption whose black and white change places with the dark theme's figures."""
+    """HTML of a caption in which black and white change places, as the dark theme does in figures.
+    """
     word = r'<span class="tone \1"><span>\1</span></span>'
     return re.sub(r"\b(black|white|dark|light)\b", word, printed(caption), flags=re.I)
 

@@ -1,4 +1,4 @@
-"""A slider's page without a kernel: every frame drawn once, and a script that shows one of them.
+"""A slider on a page without a kernel: every frame is drawn once, and a script shows one of them.
 
 Frames are SVG, and share their lines, so that twenty of them take little more than a few.
 """
@@ -21,7 +21,7 @@ SCRIPT = (Path(__file__).parent / "sliders.js").read_text()
 
 
 class Shown(NamedTuple):
-    """What a page shows of a slider."""
+    """The texts and values of a slider on a page."""
 
     name: str
     symbol: str
@@ -37,10 +37,10 @@ def page(frame: Callable[..., str], values: Sequence[list], sliders: list[Shown]
 
     Arguments:
         frame: takes one value of each slider and returns its picture as SVG.
-        values: of each slider.
+        values: the values of each slider.
         alt: the message of the picture in words.
         caption: stands under the sliders.
-        name: of what draws, for errors.
+        name: the name of the drawing function, for errors.
     Raises: ValueError for frames that are too large for a page.
     """
     drawn = [frame(*chosen).strip().split("\n") for chosen in itertools.product(*values)]
@@ -92,7 +92,8 @@ def _slider(shown: Shown) -> str:
 
 
 def _coded(frame: list[str], lines: dict[tuple[str, int], int]) -> list[tuple[int, int]]:
-    """A frame as runs (first, count) of consecutive entries of `lines`, which gets what it lacks.
+    """A frame as runs (first, count) of consecutive entries of `lines`. New lines are added to
+    `lines`.
 
     A key of `lines` is a line of SVG and how often it stood in the frame before. So a line that
     repeats has several entries, and a frame consists of a few long runs.

@@ -1,6 +1,6 @@
 """The letter F, which goes through every operator of the book.
 
-It has no symmetry, so a picture of it shows what a map did: it turned, was mirrored, was squeezed.
+It has no symmetry, so a picture of it shows whether a map turned, mirrored or squeezed it.
 It is also the name of the sublayer.
 """
 

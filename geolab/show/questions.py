@@ -14,8 +14,8 @@ def ask(question: str, replies: Mapping[str, str]) -> HTML:
 
     Arguments:
         question: ends with a question mark.
-        replies: answer -> what is said to who chooses it. It begins with "Yes" or "No", or says
-            what is true of the answer.
+        replies: answer -> the reply to a reader who chooses it. It begins with "Yes" or "No", or
+            says what is true of the answer.
     Raises: ValueError for fewer than two answers, or an answer without a reply.
     """
     if len(replies) < 2:

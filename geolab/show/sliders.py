@@ -28,7 +28,7 @@ SYMBOLS = {"beta": "β", "gate": "γ", "alpha": "α", "eps": "ε", "mu": "μ", "
 
 
 class Slider(NamedTuple):
-    """A slider's values, and what a reader sees beside them."""
+    """A slider's values, and the texts beside them."""
 
     values: list
     words: str                 # what the quantity is called
@@ -37,7 +37,8 @@ class Slider(NamedTuple):
 
 
 def slider(values: Sequence, words: str = "", marks: Mapping | None = None, start=None) -> Slider:
-    """A slider for `explore` that says in words what it moves, and where it is worth to stop.
+    """Make a slider for `explore`, with the name of its quantity and marks at values that are worth
+    a look.
 
     Arguments:
         values: in order. About 21 are right for a figure's only slider.
@@ -150,7 +151,7 @@ def _live(draw, choices: dict[str, Slider], alt: str, caption: str) -> ipywidget
 def _row(widget: ipywidgets.SelectionSlider, choice: Slider) -> ipywidgets.VBox:
     """A slider, a play button, and the same values as a list.
 
-    A screen reader is told the name of a list, and no name of a slider's handle.
+    A screen reader says the name of a list, but not that of a slider's handle.
     """
     play = ipywidgets.Play(min=0, max=len(choice.values) - 1, value=choice.start,
                            interval=MILLISECONDS)

@@ -1,7 +1,7 @@
 """Pictures of a residual stream: a column for each token, a row for each sublayer, from below.
 
     length_map(tokens, lengths)          how long the state of each token is
-    loss_map(tokens, sublayers, lost)    what is lost without one update of one token
+    loss_map(tokens, sublayers, lost)    the loss added by leaving out one update of one token
 
 Legend: L sublayers, T tokens.
 """
@@ -43,12 +43,12 @@ def length_map(tokens: Sequence[str], lengths: Sequence[Sequence[float]], title:
 
 def loss_map(tokens: Sequence[str], sublayers: Sequence[str], lost: Sequence[Sequence[float]],
              title: str = "", names: int = 3) -> Figure:
-    """What is lost when one update of one token is left out, light where it is much.
+    """The loss that is added when one update of one token is left out, light where it is large.
 
     Arguments:
         sublayers: L names.
         lost: (L, T), in nats.
-        names: of how many of the largest losses the sublayer is written beside the place.
+        names: the number of the largest losses at which the sublayer's name is written.
     """
     values = np.asarray(lost, float)
     figure, axes = subplots(height=4.2)

@@ -1,4 +1,5 @@
-"""Data. A task knows the floor that no model beats, and what predictors that learn nothing score.
+"""The tasks. A task knows the floor that no model beats, and the scores of predictors that learn
+nothing.
 
 `TASKS` holds every task by name. A new task is one file, one import and one entry here.
 """

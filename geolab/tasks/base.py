@@ -1,4 +1,4 @@
-"""What every task is: data, a loss, the floor that no model beats, and simple predictors.
+"""The base classes of tasks: data, a loss, the floor that no model beats, and simple predictors.
 
 A task is a frozen dataclass, so tasks with equal fields are equal and give equal data.
 `Regression` and `Classification` define the loss. A new task adds `sample`, `bayes_floor` and its
@@ -26,14 +26,16 @@ class Pairs(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What a known classifier scores: cross-entropy in nats, and the share of right answers."""
+    """The score of a known classifier: cross-entropy in nats, and the share of right answers."""
 
     loss: float
     accuracy: float
 
 
 class Task(ABC):
-    """What every task has. Training calls `sample` and `loss`; the rest tells what a loss means."""
+    """The methods of every task. Training calls `sample` and `loss`. The others tell what a loss
+    means.
+    """
 
     @abstractmethod
     def sample(self, split: str, seed: int | None = None) -> Pairs:
@@ -57,10 +59,10 @@ class Task(ABC):
                 for name, prediction in self.predictions(train, validation).items()}
 
     def predictions(self, train: Pairs, validation: Pairs) -> dict[str, Tensor]:
-        """What simple predictors, which may learn from `train`, say about the validation inputs.
+        """The predictions of simple predictors at the validation inputs, by name.
 
-        They learn nothing, or no more than one linear map. A task that knows their losses without
-        making predictions defines `baselines` instead.
+        The predictors learn nothing from `train`, or no more than one linear map. A task that knows
+        their losses without making predictions defines `baselines` instead.
         """
         raise TypeError(f"{type(self).__name__} must define predictions or baselines, has neither")
 
@@ -120,9 +122,10 @@ def float32(array: np.ndarray) -> Tensor:
 
 
 def least_squares(train: Pairs, validation: Pairs) -> Tensor:
-    """What the linear map that best fits the training pairs predicts for the validation inputs.
+    """The predictions, at the validation inputs, of the linear map that best fits the training
+    pairs.
 
-    The fit is in float64. Where many maps fit equally well, it takes the smallest.
+    The fit is in float64. Where many maps fit equally well, it takes the smallest one.
     """
     width = train.inputs.shape[-1]
     inputs, targets = (t.double().reshape(-1, width) for t in train)

@@ -85,7 +85,8 @@ class Gyroscope(Regression):
         return rotation_floor(self.dim, self.length - 1, self.noise, known)
 
     def extrapolate(self, inputs: Tensor) -> Tensor:
-        """The predictions (N, T, dim) of going on with the turn from position 0 to position 1.
+        """The predictions (N, T, dim) of a predictor that continues the turn from position 0 to
+        position 1.
 
         The two coordinates that change most there are the plane. Position 0 is a copy of the input.
         """
@@ -110,7 +111,8 @@ class Gyroscope(Regression):
 
 
 def autoregression(train: Pairs, x: Tensor, order: int) -> Tensor:
-    """What the linear map of the last `order` inputs that best fits `train` predicts, (N, T, dim).
+    """The predictions (N, T, dim) of the linear map of the last `order` inputs that best fits
+    `train`.
 
     The fit is in float64. A position with fewer inputs takes the best map of those that it has.
     """

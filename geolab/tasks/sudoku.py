@@ -81,7 +81,7 @@ class Sudoku(Classification):
         self.require_counts(givens=0, train=0, validation=0)
 
     def solutions(self, split: str) -> np.ndarray:
-        """(grids, 16): what the puzzles of a split are drawn from.
+        """(grids, 16): the grids from which the puzzles of a split are drawn.
 
         "by grid" keeps a shuffled quarter for validation.
         """

@@ -42,7 +42,7 @@ Encode = Callable[[str], np.ndarray]  # a document -> its tokens, with one that 
 
 
 class Corpus(Classification):
-    """What the tasks on text share: a corpus, and windows of `context` tokens on its tokens."""
+    """The base of the tasks on text: a corpus, and windows of `context` tokens in it."""
 
     corpus: str
     context: int
@@ -189,7 +189,7 @@ def _folder(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def reading(what: str, library: str, instead: str) -> Generator[None, None, None]:
-    """Say what to do where a library is missing, or where the network doesn't answer."""
+    """Turn the error of a missing library or of the network into one that says what to do."""
     try:
         yield
     except ImportError as error:

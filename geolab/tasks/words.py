@@ -55,13 +55,13 @@ class Words(Corpus):
         return np.array([number.get(word, 0) for word in text])
 
     def words(self) -> list[str]:
-        """What each number means; the list is shorter than `vocabulary` for a small text."""
+        """The word of each number. For a small text the list is shorter than `vocabulary`."""
         count = Counter(split_words(self.corpus, "train", self.size))
         del count[UNKNOWN]
         return [UNKNOWN] + [word for word, _ in count.most_common(self.types)]
 
     def most_frequent(self) -> MostFrequent:
-        """The accuracy on validation that needs no model."""
+        """The most frequent training word, and its accuracy on validation, which needs no model."""
         chance = unigram(self.sample("train").targets, self.vocabulary)
         word = int(chance.argmax())
         right = self.sample("validation").targets == word

@@ -17,7 +17,7 @@ from itertools import combinations, permutations
 import torch
 from torch import Tensor, nn
 
-from geolab.diagrammatic import Diagram, agreement, diagrammatic_loss, square
+from geolab.consistency import Diagram, agreement, diagrammatic_loss, square
 from geolab.models import GeometricConfig, GeometricTransformer, PointModel, RelationGraph
 from geolab.models.geometric import Attention, make_step
 from geolab.tasks import Moons, Pairs, Sudoku, Task

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from benchmarks.cases import split
 from benchmarks.traffic import traffic
 from geolab import kernels, operators
-from geolab.kernels import joined, launch
+from geolab.kernels import joined, launch, streams
 from geolab.models import Transformer, TransformerConfig
 from geolab.residuals import MHC
 from geolab.residuals.mgt_forms import MHCDelta
@@ -20,7 +20,7 @@ from geolab.residuals.mhc import MAPS
 
 LEADS = {"one token": (1,), "a tail": (3, 37), "no batch axis": ()}
 HALF, SINGLE = torch.bfloat16, torch.float32
-NAMES = ("stream_join", "stream_generate_read")
+NAMES = ("stream_join", "stream_generate")
 every_operator = pytest.mark.parametrize("name", NAMES)
 interpreted = pytest.mark.skipif(not launch.INTERPRETED,
                                  reason="only Triton's interpreter counts addresses")
@@ -42,10 +42,20 @@ def generated(numbers):
     return read.sigmoid(), 2 * write.sigmoid(), mix.softmax(-1)
 
 
+def read(function, reads, generated=generated):
+    """The state, what is read of it, and its coefficients."""
+    def run(*given):
+        z, numbers, ports = function(*given, 1e-6)
+        a, *others = generated(numbers)
+        return z, reads(z, a, ports), a, *others
+
+    return run
+
+
 def both(name, generated=generated):
-    """The kernel and the operator."""
-    return [lambda *given, function=function: function(*given, 1e-6, generated)
-            for function in (getattr(joined, name), getattr(operators, name))]
+    """The kernels and the operators."""
+    return [read(getattr(joined, name), streams.stream_read, generated),
+            read(getattr(operators, name), operators.stream_read, generated)]
 
 
 @pytest.mark.parametrize("lead", LEADS.values(), ids=LEADS)
@@ -163,9 +173,9 @@ def test_it_refuses_by_name(device):
     for mode in ("always", "never"):
         for bad in (lambda y: (y[..., :3],), lambda y: (y[:, None, :4],)):
             with kernels.use(mode), pytest.raises(ValueError, match="weights must have"):
-                operators.stream_generate_read(x, weight, 1e-6, bad)
+                both("stream_generate", bad)[1](x, weight)
     with pytest.raises(TypeError, match="x must be float32, bfloat16 or float16"):
-        joined.stream_generate_read(x.double(), weight, 1e-6, split)
+        joined.stream_generate(x.double(), weight, 1e-6)
 
 
 @every_operator
@@ -215,8 +225,8 @@ def test_joined_sublayers_move_3n_plus_2_and_4n_plus_4_vectors(n, dtype):
 def test_alone_a_sublayer_moves_4n_plus_2_and_7n_plus_4_vectors_and_adds_nothing_up(n):
     def run(d, N, dtype):
         x, weight = (t.requires_grad_()
-                     for t in inputs("stream_generate_read", (N,), n, d, "cpu", dtype))
-        x_, heard, _, write, mix = both("stream_generate_read")[1](x, weight)
+                     for t in inputs("stream_generate", (N,), n, d, "cpu", dtype))
+        x_, heard, _, write, mix = both("stream_generate")[1](x, weight)
         update = heard.detach().requires_grad_()  # F lies in between
         return [operators.stream_mix_write(x_, mix, write, update), heard], [x, weight, update]
 
@@ -232,7 +242,7 @@ def test_autograd_keeps_no_more_than_of_one_operator_after_the_other():
               saved_tensors_hooks(lambda t: found.setdefault(
                   t.untyped_storage().data_ptr(), t.untyped_storage()) and t, lambda t: t)):
             if join:
-                outputs = operators.stream_join(x, *given, weight, 1e-6, generated)
+                outputs = both("stream_join")[1](x, *given, weight)
             else:
                 z = operators.stream_mix_write(x, *given)
                 numbers = generated(operators.rms_linear(z.flatten(-2), weight, 1e-6))
@@ -272,8 +282,8 @@ def called(run, mode="always"):
 def test_a_network_joins_all_its_sublayers(device):
     model, x = network(device)
     calls = called(lambda: model(x))
-    assert calls == {"stream_generate_read": 1, "stream_join": 3, "stream_mix_write": 1,
-                     "sinkhorn": 4}
+    assert calls == {"stream_generate": 1, "stream_join": 3, "stream_read": 4,
+                     "stream_mix_write": 1, "sinkhorn": 4}
     # without gradients probes look at each state; a norm after the residual needs it
     with torch.no_grad():
         assert called(lambda: model(x))["stream_mix_write"] == 4
@@ -283,17 +293,15 @@ def test_a_network_joins_all_its_sublayers(device):
 
 def test_nothing_is_joined_where_kernels_do_not_run_or_a_subclass_takes_another_step(device):
     model, x = network(device)
-    layer, state = model.layers[0], model.layers[0].residual.expand(x)
+    state = model.layers[0].residual.expand(x)
     with kernels.use("always"):
-        assert layer.residual.joins(state)
-        assert not layer.residual.joins(state.double())
-        assert not MHC(16, streams=kernels.MOST_JOINED + 1).joins(state.repeat(1, 1, 2, 1))
-        assert not MHC(16, without=MAPS).joins(state) and not MHCDelta(16).joins(state)
+        assert kernels.joins(state, 32) and not kernels.joins(state.double(), 32)
+        assert not kernels.joins(state.repeat(1, 1, 2, 1), 32) and not kernels.joins(state, 33)
         with patch.object(torch.cuda, "get_device_capability", lambda _: (8, 0)):
             assert not kernels._runs_joined(torch.device("cuda"))
-    with kernels.use("never"), patch.object(MHC, "step", None):
-        assert not layer.residual.joins(state)
-        model(x).sum().backward()
+    assert not called(lambda: model(x).sum().backward(), mode="never")
+    assert MHC(16).joins and not MHC(16, without=MAPS).joins and not MHCDelta(16).joins
+    assert not type("Still", (MHC,), {"coefficients": lambda self, state: None})(16).joins
 
 
 def outputs_and_gradients(model, x, mode, run=lambda model, x: model(x)):
@@ -375,7 +383,7 @@ def test_recomputation_keeps_less_and_runs_no_product_of_f_again():
 def test_a_state_past_two_gigabytes(device):
     def both_ways(given):
         leaves = [t.requires_grad_() for t in given]
-        y = joined.stream_join(*leaves, 1e-6, generated)
+        y = both("stream_join")[0](*leaves)
         return [*y, *torch.autograd.grad(y, leaves[:-1], [t.detach() for t in y])]
 
     *last, weight = inputs("stream_join", (1024,), 4, 4096, device, HALF)

@@ -25,6 +25,12 @@ def generated(numbers):
     return read.sigmoid(), write.sigmoid(), operators.sinkhorn(mix.unflatten(-1, (2, 2)), 3)
 
 
+def read(found):
+    """What a sublayer hears of a generated state, and all its coefficients."""
+    a, *others = generated(found.numbers)
+    return found.state, operators.stream_read(found.state, a, found.ports), a, *others
+
+
 X, H, A, U = normal(3, 2, 3), normal(3, 2, 2, seed=1), normal(3, 2, seed=2), normal(3, 3, seed=3)
 K, BETA = normal(3, 3, seed=4), normal(3, seed=5).sigmoid()
 SKEW, VECTOR = operators.skew(normal(2, 4, 4, seed=6)), normal(2, 4, seed=7)
@@ -48,10 +54,9 @@ CASES = {  # an operator, and its differentiable inputs
     "rms_linear": (lambda x, w: operators.rms_linear(x, w, 1e-6), X.flatten(1), W),
     "sinkhorn": (lambda x: operators.sinkhorn(x, 4), H),
     "skew": (operators.skew, H),
-    "stream_generate_read": (
-        lambda x, w: operators.stream_generate_read(x, w, 1e-6, generated), X, W),
+    "stream_generate": (lambda x, w: read(operators.stream_generate(x, w, 1e-6)), X, W),
     "stream_join": (
-        lambda *given: operators.stream_join(*given, 1e-6, generated), X, H, A, U, W),
+        lambda *given: read(operators.stream_join(*given, 1e-6)), X, H, A, U, W),
     "stream_mix": (operators.stream_mix, X, H),
     "stream_mix_write": (operators.stream_mix_write, X, H, A, U),
     "stream_read": (operators.stream_read, X, A),

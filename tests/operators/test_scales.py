@@ -69,6 +69,11 @@ def split(numbers):
     return read, write, mix.unflatten(-1, (n, n))
 
 
+def read(found):
+    a, *others = split(found.numbers)
+    return found.state, operators.stream_read(found.state, a, found.ports), a, *others
+
+
 def gate():
     return torch.rand(N)
 
@@ -118,14 +123,14 @@ EXAMPLES = {
                                      loud=True),
     "sinkhorn": Example(lambda n, draw: (draw(N, n, n),), [(1,)], noisy=True),
     "skew": Example(lambda n, draw: (draw(N, n, n),), [(1,)]),
-    "stream_generate_read": Example(
+    "stream_generate": Example(
         lambda n, draw: (draw(N, n, D), draw(n * (n + 2), n * D) / (n * D)**0.5), each(2),
-        lambda *x: operators.stream_generate_read(*x, EPS, split), streams=(1, 4), loud=True),
+        lambda *x: read(operators.stream_generate(*x, EPS)), streams=(1, 4), loud=True),
     "stream_join": Example(
         lambda n, draw: (draw(N, n, D), draw(N, n, n), draw(N, n), draw(N, D),
                          draw(n * (n + 2), n * D) / (n * D)**0.5),
         [*each(5), (1, 0, 0, 1, 0)],
-        lambda *x: operators.stream_join(*x, EPS, split), streams=(1, 4), loud=True),
+        lambda *x: read(operators.stream_join(*x, EPS)), streams=(1, 4), loud=True),
     "stream_mix": Example(lambda n, draw: (draw(N, n, D), draw(N, n, n)), each(2)),
     "stream_mix_write": Example(
         lambda n, draw: (draw(N, n, D), draw(N, n, n), draw(N, n), draw(N, D)),

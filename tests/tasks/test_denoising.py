@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from geolab.diagrammatic import semigroup
+from geolab.consistency import semigroup
 from geolab.tasks import Denoising
 
 TIMES = st.lists(st.floats(0.05, 0.95), min_size=3, max_size=3, unique=True).map(sorted)

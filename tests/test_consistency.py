@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
 
-from geolab.diagrammatic import Diagram, agreement, diagrammatic_loss, semigroup, square, triangle
+from geolab.consistency import Diagram, agreement, diagrammatic_loss, semigroup, square, triangle
 from geolab.tasks.sudoku import triples, units
 
 SEED = st.integers(0, 2**31)

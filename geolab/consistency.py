@@ -3,9 +3,9 @@
     mismatch(x) = mean over pairs of paths p, q of mean (p(x) − q(x))²
 
 The Geometric Transformer lecture trains with it as "diagrammatic backpropagation": loss of the task
-+ λ Σ mismatch. The name doesn't stand for a backward rule of its own; it is ordinary automatic
-differentiation through a regularised loss, and so it is here. Maps may share parameters with the
-model, which owns them: a diagram is not a module.
++ λ Σ mismatch. The name doesn't stand for a backward rule of its own: there and here, it is
+ordinary automatic differentiation of a regularised loss. Maps may share parameters with the model.
+The model owns the parameters, so a diagram is not a module.
 
     square          f then g  =  h then k               triangle    f then g  =  h
     loop            f then g  =  the empty path         semigroup   from t₃ to t₁ at once
@@ -42,7 +42,8 @@ class Diagram:
         self.paths, self.name = tuple(map(tuple, paths)), name
 
     def ends(self, x: Tensor) -> list[Tensor]:
-        """What each path makes of x. Raises: ValueError when the shapes differ."""
+        """Apply each path to x, and return the ends. Raises: ValueError when their shapes differ.
+        """
         ends = []
         for path in self.paths:
             end = x
@@ -109,8 +110,8 @@ def agreement(h: Tensor, groups: Tensor) -> Tensor:
     """Σ ‖h_i − mean of its group‖² over groups and their members, averaged over the batch.
 
     This is the lecture's Sudoku regulariser, with `geolab.tasks.sudoku.triples()` as the groups. A
-    group is the diagram whose paths read one position each. Zero means equal h in every group, and
-    equal predictions under a readout that all positions share.
+    group is the diagram whose paths read one position each. It is zero where h is equal within
+    every group. Then a readout that all positions share predicts the same within a group.
 
     Arguments:
         h: (..., T, D).
