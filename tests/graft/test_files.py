@@ -141,16 +141,6 @@ def test_what_stands_between_blocks_is_told():
         graft(several([nn.Linear(8, 8), Block(), Block(), nn.Linear(8, 8)]), "mhc")
 
 
-@pytest.mark.parametrize("family", ["encoder", "llama"])
-def test_inference_mode_gives_what_no_grad_gives(net, family):
-    made = net(family)
-    model = graft(made.model, "mhc").eval()
-    with torch.no_grad():
-        wanted = made.run(model)
-    with torch.inference_mode():
-        torch.testing.assert_close(made.run(model), wanted, rtol=0, atol=0)
-
-
 @pytest.mark.parametrize("cut, missing", [(slice(2), "last"), (slice(1, None), "first")])
 def test_a_part_of_a_stack_is_refused(net, cut, missing):
     made = net("llama")
