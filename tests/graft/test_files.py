@@ -2,6 +2,7 @@
 """
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -54,6 +55,12 @@ def test_what_is_no_such_file_or_has_no_name_is_refused(tmp_path):
         save(ungraft(graft(nn.Sequential(Block(), Block()), "mhc")), tmp_path / "plain.pt")
     with pytest.raises(ValueError, match="residual must be one of geolab.residuals.REGISTRY.*Own"):
         save(graft(nn.Sequential(Block(), Block()), Own), tmp_path / "own.pt")
+
+
+def test_a_file_that_would_run_code_is_not_loaded(tmp_path):
+    torch.save({"grafted_with": Block, "weights": {}}, tmp_path / "code.pt")
+    with pytest.raises(pickle.UnpicklingError):
+        load(Block(), tmp_path / "code.pt")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

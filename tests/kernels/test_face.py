@@ -168,7 +168,8 @@ def test_an_operator_hands_over_to_its_kernel_and_compiles_in_one_graph(device, 
         with patch.dict(kernels.TWINS, {case.twin: counted}):
             case.function(*inputs)
         assert calls == [case.twin]
-        compiled = torch.compile(lambda *x: case.function(*x), fullgraph=True, backend="aot_eager", dynamic=True)
+        compiled = torch.compile(lambda *x: case.function(*x), fullgraph=True,
+                                 backend="aot_eager", dynamic=True)
         check(compiled, case.function, *inputs,
               tolerance=1e-2 if any(x.dtype == HALF for x in inputs) else 1e-4)
 

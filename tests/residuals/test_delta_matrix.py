@@ -11,7 +11,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from geolab.models import ContinuousModel, Transformer, TransformerConfig
-from geolab.residuals import Delta, DeltaMatrix
+from geolab.residuals import DeltaMatrix
 from geolab.residuals.delta import VALUES
 from geolab.residuals.delta_matrix import (
     COMPRESSORS,
@@ -116,16 +116,6 @@ def test_the_v_map_writes_what_the_sublayer_gives_along_a_direction_from_the_inp
     assert_close(k, F.normalize(r.direction_head(x), dim=-1), **CLOSE)
     context = F.rms_norm(x, (WIDTH,), eps=1e-5)
     assert_close(beta, 2 * torch.sigmoid(r.beta_head(context)).squeeze(-1), **CLOSE)
-
-
-def test_the_v_maps_direction_is_that_of_the_state_which_one_channel_would_norm():
-    r, x = shaken(residual(map="v", value="linear", eps=0.0)), vectors()
-    one = Delta(WIDTH, map="v", value="linear", eps=0.0, norm_eps=1e-5).double()
-    one.direction_head.load_state_dict(r.direction_head.state_dict())
-    k, normed = (each.coefficients(x, sublayer()).direction for each in (r, one))
-    assert (k - normed).abs().max() > 1e-3
-    context = F.rms_norm(x, (WIDTH,), eps=1e-5)
-    assert_close(r.coefficients(context, sublayer()).direction, normed, **CLOSE)
 
 
 # ---------------------------------------------------------------- convolutions
