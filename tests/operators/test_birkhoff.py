@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from shared import normal
 from torch.autograd.graph import saved_tensors_hooks
 from torch.testing import assert_close
 
@@ -13,11 +14,6 @@ orders = st.sampled_from(list(AXES))
 dtypes = st.sampled_from([torch.float32, torch.float64])
 every_order = pytest.mark.parametrize("order", list(AXES))
 every_form = pytest.mark.parametrize("form", ["dual", "log"])
-
-
-def normal(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(shape, dtype=torch.float64,
-                       generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def plain(logits, iterations=20, order="column-row"):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from shared import normal
 from torch.autograd import gradcheck
 from torch.testing import assert_close
 
@@ -16,11 +17,6 @@ CLOSE = dict(rtol=0, atol=1e-12)
 dtypes = st.sampled_from([torch.float32, torch.float64])
 scales = st.integers(-6, 6).map(lambda power: 10.0**power)
 seeds = st.integers(0, 2**16)
-
-
-def normal(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(shape, dtype=torch.float64,
-                       generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def generator_matrix(u, v, beta):

@@ -6,16 +6,12 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
+from shared import normal
 from torch.testing import assert_close
 
 from geolab.operators import cayley_iterated, skew
 
 dtypes = st.sampled_from([torch.float32, torch.float64])
-
-
-def normal(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(shape, dtype=torch.float64,
-                       generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def eye(n):

@@ -2,13 +2,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from shared import normal
 from torch.testing import assert_close
 
 from geolab.operators import rms_linear
-
-
-def normal(*shape, seed=0):
-    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 @given(st.integers(0, 2**16), st.sampled_from([(), (3,), (2, 3)]), st.integers(1, 40),

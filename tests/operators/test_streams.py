@@ -2,15 +2,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from shared import normal
 from torch.testing import assert_close
 
 from geolab.operators import stream_mix, stream_mix_write, stream_read
 
 CLOSE = dict(rtol=0, atol=1e-12)
-
-
-def normal(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
 
 @st.composite

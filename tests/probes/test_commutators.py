@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from shared import shaken
+from shared import normal, shaken
 from torch import nn
 from torch.testing import assert_close
 
@@ -26,16 +26,12 @@ SEEDS = st.integers(0, 10_000)
 D = 8
 
 
-def gaussian(*shape, seed=0):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
 def norm(x):
     return nn.functional.layer_norm(x, x.shape[-1:], eps=1e-14)
 
 
 def sublayer(seed, activation=torch.tanh, width=D):
-    inner, outer = (gaussian(width, width, seed=2 * seed + k) / width**0.5 for k in (0, 1))
+    inner, outer = (normal(width, width, seed=2 * seed + k) / width**0.5 for k in (0, 1))
     return lambda x: activation(x @ inner) @ outer
 
 
@@ -64,7 +60,7 @@ def shift(x):
 
 
 def test_the_second_map_acts_first_in_the_first_term():
-    x = gaussian(3, D)
+    x = normal(3, D)
     # (2x + 1) − 2 (x + 1)
     assert_close(commutator(shift, double, x), torch.full_like(x, -1), **CLOSE)
 
@@ -92,7 +88,7 @@ def orders(make, x):
 @given(SEEDS)
 def test_the_residual_is_of_second_order_and_the_error_of_eq_17_of_third(seed):
     for row in orders(lambda scale: (step(sublayer(seed), scale), step(sublayer(seed + 1), scale)),
-                      gaussian(2, 5, D, seed=seed)):
+                      normal(2, 5, D, seed=seed)):
         assert row.max() < 1.2 * row.min() and row.min() > 1e-3
 
 
@@ -103,8 +99,8 @@ def test_eq_17_and_eq_18_are_those_of_finite_differences_for_every_residual(name
         torch.manual_seed(index)
         residual = shaken(make_residual(name, 8, 0, 1).double())
         maps.append(partial(residual, sublayer=sublayer(index)))
-    x = residual.expand(gaussian(1, 3, residual.outer)).detach()
-    x = x + gaussian(*x.shape, seed=1)  # H does nothing to streams that are equal
+    x = residual.expand(normal(1, 3, residual.outer)).detach()
+    x = x + normal(*x.shape, seed=1)  # H does nothing to streams that are equal
 
     def response(f, at):
         return (f(x + 1e-6 * at) - f(x - 1e-6 * at)).detach() / 2e-6 - at
@@ -133,13 +129,13 @@ def test_eq_17_goes_through_attention_in_every_mode(training, frozen):
         return step(attend, scale), step(sublayer(0), scale)
 
     with torch.no_grad():
-        for row in orders(make, gaussian(2, 5, D)):
+        for row in orders(make, normal(2, 5, D)):
             assert row.max() < 1.2 * row.min() and row.min() > 1e-3
 
 
 def test_a_linearisation_carries_no_graph():
     assert not linear_commutator(step(sublayer(0)), step(sublayer(1)),
-                                 gaussian(2, D).requires_grad_()).requires_grad
+                                 normal(2, D).requires_grad_()).requires_grad
 
 
 # The factors
@@ -149,7 +145,7 @@ def test_a_linearisation_carries_no_graph():
 def test_the_factors_are_bounded_and_their_product_is_the_energy(seed, exponent, activation, after):
     maps = [sublayer(seed, activation), sublayer(seed + 1)]
     maps = [post_ln(f) for f in maps] if after else [step(f, 10**exponent) for f in maps]
-    x = gaussian(3, D, seed=seed)
+    x = normal(3, D, seed=seed)
     factors = commutator_factors(*maps, x)
     assert -1e-12 <= factors.asymmetry <= 2 + 1e-12
     assert_close(math.prod(factors), commutator_energy(*maps, x, eps=0), rtol=1e-6, atol=0)
@@ -157,7 +153,7 @@ def test_the_factors_are_bounded_and_their_product_is_the_energy(seed, exponent,
 
 @given(SEEDS)
 def test_asymmetry_is_0_for_equal_responses_1_for_a_single_one_and_2_for_opposite_ones(seed):
-    x = gaussian(4, 2, seed=seed)
+    x = normal(4, 2, seed=seed)
     diagonal = linear([[2, 0], [0, 3]]), linear([[5, 0], [0, -1]])
     anticommuting = step(linear([[0, 1], [1, 0]])), step(linear([[1, 0], [0, -1]]))
     assert_close(asymmetry(*diagonal, x).item(), 0.0, **CLOSE)
@@ -167,7 +163,7 @@ def test_asymmetry_is_0_for_equal_responses_1_for_a_single_one_and_2_for_opposit
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_asymmetry_is_nan_where_nothing_responds(dtype):
-    x = gaussian(4, D).to(dtype)
+    x = normal(4, D).to(dtype)
     shifts = commutator_factors(shift, lambda x: x - math.pi, x)
     assert shifts.asymmetry.isnan() and shifts.interaction < 1e-12 and shifts.step > 0
     still = commutator_factors(lambda x: x, lambda x: x, x)
@@ -181,7 +177,7 @@ def test_asymmetry_is_nan_where_nothing_responds(dtype):
 
 @given(SEEDS)
 def test_about_the_sum_two_maps_have_half_their_asymmetry(seed):
-    first, second, x = step(sublayer(seed)), step(sublayer(seed + 1)), gaussian(3, D, seed=seed)
+    first, second, x = step(sublayer(seed)), step(sublayer(seed + 1)), normal(3, D, seed=seed)
     share = order_sensitivity({"first": first, "second": second}, x, about="sum")
     assert_close(2 * share, asymmetry(first, second, x), rtol=1e-9, atol=0)
 
@@ -195,7 +191,7 @@ def test_order_sensitivity_by_hand():
 
 
 def test_it_refuses_what_it_cannot_order_or_pair():
-    x = gaussian(2, D)
+    x = normal(2, D)
     with pytest.raises(ValueError, match="operators must contain 2 to 4 maps.*'0'"):
         order_sensitivity({str(i): double for i in range(5)}, x)
     with pytest.raises(ValueError, match="about must be one of 'input', 'sum', got 'mean'"):
@@ -206,7 +202,7 @@ def test_it_refuses_what_it_cannot_order_or_pair():
 
 
 def test_pairwise_names_each_pair_once_in_the_order_given():
-    found = pairwise({"C": shift, "A": double, "F": lambda x: 3 * x}, gaussian(2, D), lambda i, j,
+    found = pairwise({"C": shift, "A": double, "F": lambda x: 3 * x}, normal(2, D), lambda i, j,
                      x: (i(x) - j(x)).mean())
     assert list(found) == [("C", "A"), ("C", "F"), ("A", "F")]
-    assert found["A", "F"] == pytest.approx(-float(gaussian(2, D).mean()))
+    assert found["A", "F"] == pytest.approx(-float(normal(2, D).mean()))

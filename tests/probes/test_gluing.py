@@ -4,14 +4,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from shared import normal
 
 from geolab.probes import cech_residual, dirichlet_energy
 
 SEEDS = st.integers(0, 10_000)
-
-
-def gaussian(*shape, seed=0):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def positions(count):
@@ -31,7 +28,7 @@ def test_the_mean_is_over_sequences_and_not_of_their_sums():
 
 
 def test_it_refuses_wrong_shapes_and_zeros():
-    h = gaussian(4, 3)
+    h = normal(4, 3)
     with pytest.raises(ValueError, match="h must be"):
         dirichlet_energy(h[0])
     with pytest.raises(ValueError, match="h must not be zero"):
@@ -44,14 +41,14 @@ def test_it_refuses_wrong_shapes_and_zeros():
 @given(SEEDS, st.integers(3, 9), st.integers(1, 7))
 def test_one_affine_predictor_for_all_windows_leaves_no_residual(seed, window, stride):
     stride = min(stride, window - 2)
-    h = gaussian(1, 5, seed=seed) + positions(24) * gaussian(1, 5, seed=seed + 1)
+    h = normal(1, 5, seed=seed) + positions(24) * normal(1, 5, seed=seed + 1)
     assert cech_residual(h, window, stride) < 1e-10
     h[12] += 1
     assert cech_residual(h, window, stride) > 1e-3
 
 
 def test_it_is_blind_to_what_is_orthogonal_to_every_fit():
-    pattern = torch.tensor([1.0, -1, -1, 1]).repeat(6)[:, None] * gaussian(1, 3)
+    pattern = torch.tensor([1.0, -1, -1, 1]).repeat(6)[:, None] * normal(1, 3)
     assert cech_residual(1 + positions(24) + pattern, 8, 4) < 1e-10
     assert cech_residual(1 + positions(24) + pattern, 7, 4) > 1e-3
     with pytest.raises(ValueError, match="h must not be orthogonal to every fit"):
@@ -66,7 +63,7 @@ def test_residual_by_hand():
 
 
 def test_it_refuses_windows_that_do_not_fit():
-    h = gaussian(12, 3)
+    h = normal(12, 3)
     with pytest.raises(ValueError, match="window must be from 3 to the 12 positions of h, got 2"):
         cech_residual(h, window=2)
     with pytest.raises(ValueError, match="window must be from 3 to the 12 positions of h, got 13"):

@@ -5,13 +5,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from shared import normal
 from torch.testing import assert_close
 
 from geolab.probes import effective_rank
-
-
-def gaussian(*shape, seed=0):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 @given(st.integers(1, 12), st.integers(1, 12))
@@ -27,22 +24,22 @@ def test_two_unequal_directions_by_hand():
 
 
 def test_a_common_mean_looks_like_a_collapse_unless_centred():
-    x = gaussian(64, 64)
-    shifted = x + 100 * gaussian(64, seed=1)
+    x = normal(64, 64)
+    shifted = x + 100 * normal(64, seed=1)
     assert effective_rank(x) > 0.75
     assert effective_rank(shifted) < 0.2
     assert_close(effective_rank(shifted, center=True), effective_rank(x, center=True))
 
 
 def test_leading_axes_are_one_measurement_each():
-    x = gaussian(2, 3, 5, 4)
+    x = normal(2, 3, 5, 4)
     together = effective_rank(x)
     assert together.shape == (2, 3)
     assert_close(together[1, 2], effective_rank(x[1, 2]))
 
 
 def test_leaves_no_gradient_behind():
-    assert not effective_rank(gaussian(4, 4).requires_grad_()).requires_grad
+    assert not effective_rank(normal(4, 4).requires_grad_()).requires_grad
 
 
 def test_zero_has_no_rank():

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from shared import normal
 from torch.testing import assert_close
 
 from geolab.operators import sinkhorn
@@ -8,16 +9,12 @@ from geolab.probes import composite_gain, stream_consensus
 CLOSE = dict(rtol=0, atol=1e-12)
 
 
-def gaussian(*shape, seed=0):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
 def doubly_stochastic(*shape, seed=0):
-    return sinkhorn(gaussian(*shape, seed=seed), iterations=500)
+    return sinkhorn(normal(*shape, seed=seed), iterations=500)
 
 
 def test_gain_is_that_of_the_product_from_a_layer_to_the_end():
-    h = gaussian(3, 4, 4)
+    h = normal(3, 4, 4)
     products = [h[2] @ h[1] @ h[0], h[2] @ h[1], h[2]]
     gain = composite_gain(h)
     assert_close(gain.forward, torch.stack([p.abs().sum(1).max() for p in products]), **CLOSE)
@@ -61,7 +58,7 @@ def test_one_matrix_is_no_stack_and_no_gradient_is_kept(probe):
         probe(torch.eye(4))
     with pytest.raises(ValueError, match="got shape"):
         probe(torch.zeros(3, 4, 5))
-    out = probe(gaussian(2, 4, 4).requires_grad_())
+    out = probe(normal(2, 4, 4).requires_grad_())
     assert not any(part.requires_grad for part in (out if isinstance(out, tuple) else (out,)))
 
 

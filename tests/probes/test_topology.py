@@ -3,13 +3,10 @@ import sys
 
 import pytest
 import torch
+from shared import normal
 from torch.testing import assert_close
 
 from geolab.probes import persistence, total_persistence
-
-
-def gaussian(*shape, seed=0):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def polygon(count):
@@ -35,11 +32,11 @@ def test_components_of_a_line_live_as_long_as_its_gaps():
 def test_it_refuses_what_it_cannot_compute():
     with pytest.raises(ValueError,
                        match="points must be .* most = 128, got shape .129, 2.: take a sample"):
-        persistence(gaussian(129, 2))
+        persistence(normal(129, 2))
     with pytest.raises(ValueError, match="points must be"):
-        persistence(gaussian(2, 8, 3))
+        persistence(normal(2, 8, 3))
     with pytest.raises(ValueError, match="dimension must be 0 or 1, got 2"):
-        persistence(gaussian(8, 3), dimension=2)
+        persistence(normal(8, 3), dimension=2)
     with pytest.raises(ValueError, match="points must be distinct"):
         persistence(torch.ones(8, 3))
 

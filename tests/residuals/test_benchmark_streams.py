@@ -5,7 +5,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from geolab.models import Transformer, TransformerConfig
-from geolab.probes import effective_rank, spectrum
+from geolab.probes import spectrum
 from geolab.residuals import BenchmarkJPmHC, BenchmarkMHC, JPmHC
 
 
@@ -60,16 +60,6 @@ def test_mhc_can_start_near_the_identity():
     mix = near.coefficients(torch.randn(2, 5, 128)).mix
     assert (mix - torch.eye(4)).abs().max() < 2e-3
     assert numbers(near) == numbers(published)
-
-
-def test_mhc_lets_a_sublayer_see_a_quarter_of_the_features_four_times():
-    seen = []
-    x = vectors(1, 64, 32)
-    BenchmarkMHC(32).double()(x, lambda h: seen.append(h) or h)
-    h = seen[0]
-    assert_close(h, h[..., :8].repeat(1, 1, 4), rtol=0, atol=0)
-    assert torch.linalg.matrix_rank(h[0]) == 8 and torch.linalg.matrix_rank(x[0]) == 32
-    assert effective_rank(h)[0] < 0.25 < 0.8 < effective_rank(x)[0]
 
 
 def test_table_5_counts():
