@@ -85,11 +85,6 @@ def crash(prediction, loss):
 
 # ---------------------------------------------------------------- reproducibility
 
-def test_the_same_seed_gives_the_same_bits():
-    first = train()
-    torch.rand(17)  # other draws in between change nothing
-    assert_same_run(first, train())
-
 
 def test_another_seed_draws_other_batches():
     assert train()[1].train_loss != train(seed=6)[1].train_loss
@@ -120,7 +115,7 @@ def test_a_transformer_resumes_to_the_same_bits(tmp_path, residual):
 
 # ---------------------------------------------------------------- interruptions
 
-@pytest.mark.parametrize("step", range(11))
+@pytest.mark.parametrize("step", [0, 4, 10])
 def test_interrupted_by_ctrl_c_and_resumed_is_uninterrupted(tmp_path, step):
     path = tmp_path / "run.pt"
     message = f"after step {step + 1} of 12, saved to .*run.pt; the same call goes on"
@@ -153,16 +148,6 @@ def test_ctrl_c_from_outside_again_and_again(tmp_path):
         signal.signal(signal.SIGINT, before)
     assert interruptions > 0
     assert_same_run(resumed, train(budget=budget))
-
-
-def test_ctrl_c_twice_still_finishes_the_step(tmp_path):
-    def twice(prediction, loss):
-        interrupt(prediction, loss)
-        return interrupt(prediction, loss)
-
-    with pytest.raises(KeyboardInterrupt):
-        train(at(4, twice), checkpoint=tmp_path / "run")
-    assert_same_run(train(checkpoint=tmp_path / "run"), train())
 
 
 def test_ctrl_c_in_the_last_step_lets_the_run_end_and_nothing_begin(tmp_path):
@@ -207,13 +192,6 @@ def test_killed_between_saves_goes_on_from_the_last_one(tmp_path, step, saved):
     resumed = train(counting, checkpoint=tmp_path / "run", save_every=3)
     assert len(steps) == 12 - saved
     assert_same_run(resumed, train())
-
-
-def test_killed_before_the_first_save_starts_anew(tmp_path):
-    with pytest.raises(MemoryError):
-        train(at(4, crash), checkpoint=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-    assert_same_run(train(checkpoint=tmp_path / "run"), train())
 
 
 def test_killed_in_the_middle_of_a_save_keeps_the_last_one(tmp_path, monkeypatch):
@@ -389,11 +367,6 @@ def test_a_number_that_is_not_finite_stops_before_the_update(tmp_path, action, m
     assert_same_run(train(network=model(seed=99), checkpoint=path), train())  # nothing is lost
 
 
-def test_a_learning_rate_far_too_high_says_so():
-    with pytest.raises(FloatingPointError, match="A lower lr is the first thing to try"):
-        train(budget=replace(BUDGET, lr=1e30), network=model(dropout=0))
-
-
 # ---------------------------------------------------------------- the schedule and the optimiser
 
 def test_learning_rate_rises_in_a_line_and_falls_as_a_cosine():
@@ -406,21 +379,6 @@ def test_learning_rate_rises_in_a_line_and_falls_as_a_cosine():
     assert budget.learning_rate(110) == pytest.approx(0.1)
     falling = [budget.learning_rate(t) for t in range(10, 111)]
     assert all(a > b for a, b in pairwise(falling))
-
-
-@pytest.mark.parametrize("warmup", [0, 5, 50])
-def test_any_warm_up_gives_a_schedule(warmup):
-    budget = Budget(steps=5, warmup=warmup)
-    rates = [budget.learning_rate(t) for t in range(budget.steps)]
-    assert all(0 < rate <= budget.lr for rate in rates)
-
-
-def test_the_first_step_is_as_long_as_the_schedule_says():
-    # AdamW's first step is the sign of the gradient times the learning rate
-    network = nn.Linear(4, 4)
-    before = network.bias.detach().clone()
-    train(budget=Budget(steps=1, batch=32, lr=0.03, warmup=3), network=network)
-    assert (network.bias - before).abs().tolist() == pytest.approx([0.01] * 4, rel=1e-3)
 
 
 def test_the_update_is_that_of_adamw_with_betas_of_09_and_095():
@@ -464,13 +422,6 @@ def test_gradients_are_clipped_and_measured_before():
     assert clipped == pytest.approx(1e-3, rel=1e-3)
 
 
-def test_it_learns():
-    budget = Budget(steps=200, lr=0.05, weight_decay=0)
-    network, history = train(Negation(dim=4), budget, nn.Linear(4, 4))
-    assert history.final < 1e-3 * history.train_loss[0]
-    torch.testing.assert_close(network.weight.detach(), -torch.eye(4), rtol=0, atol=0.05)
-
-
 # ---------------------------------------------------------------- penalties
 
 def weightless(now, prediction, loss):
@@ -496,13 +447,6 @@ def test_penalties_are_added_to_the_loss_and_not_to_the_report():
     assert history.train_loss == [0] * BUDGET.steps
     assert history.gradient_norm[0] == pytest.approx(3 * before, rel=1e-5)
     assert network.weight.detach().norm() < 0.9 * before
-
-
-def test_each_step_has_its_own_penalties():
-    # one term per step: if they were kept, the second gradient would be twice the first
-    budget = replace(BUDGET, weight_decay=0, lr=1e-9)
-    norms = train(watched(weightless), budget, Penalised(3.0))[1].gradient_norm
-    assert norms == pytest.approx([norms[0]] * BUDGET.steps, rel=1e-5)
 
 
 def test_a_penalty_that_is_not_finite_stops_too():

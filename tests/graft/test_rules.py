@@ -273,12 +273,6 @@ def test_an_example_sees_what_stands_between_blocks():
     assert type(model[0]) is Plain
 
 
-def test_a_rule_that_raises_is_named():
-    rule(Plain, lambda b: [(b.norm, lambda x: b.nothing(x)), (b.norm, b.other)])
-    with pytest.raises(ValueError, match="^the rule of Plain must run where its forward does"):
-        graft(network(Plain)[0], "mhc")
-
-
 @pytest.mark.parametrize("name", ["hyper", "mhc", "jpmhc"])
 def test_a_grafted_network_is_exported_with_its_gradients(name):
     rule(Plain, plain)
@@ -297,13 +291,30 @@ def test_a_wrapped_model():
         graft(nn.DataParallel(network(Plain)[0]), "mhc")
 
 
-def test_rules_that_can_t_be_asked():
-    rule(Scaled, lambda b, scale: [(b.norm, b.mix)])
-    with pytest.raises(ValueError, match="^the rule of Scaled must be callable with the block alo"):
-        graft(network(Scaled)[0], "mhc")
-    rule(Scaled, lambda b, scale=1, mask=None: [b.mix])
-    with pytest.raises(ValueError, match="^the rule of Scaled must give a list of"):
-        graft(network(Scaled)[0], "mhc")
+@pytest.mark.parametrize("block, made, message", [
+    (Plain, lambda b: [(b.norm, lambda x: b.nothing(x)), (b.norm, b.other)],
+     "^the rule of Plain must run where its forward does"),
+    (Plain, lambda b: [(b.norm, b.mix), (b.norm, b.other)],
+     r"^the rule of Plain must compute what its forward does, got a difference of \d"),
+    (Scaled, lambda b, scale: [(b.norm, b.mix)],
+     "^the rule of Scaled must be callable with the block alo"),
+    (Scaled, lambda b, scale=1, mask=None: [b.mix], "^the rule of Scaled must give a list of")])
+def test_a_rule_that_does_not_fit_is_named(block, made, message):
+    rule(block, made)
+    with pytest.raises(ValueError, match=message):
+        graft(network(block)[0], "mhc")
+
+
+@pytest.mark.parametrize("name, options, error, message", [
+    ("mch", {}, ValueError, "^unknown residual 'mch'"),
+    ("mhc", {"stream": 2}, TypeError, "^residual 'mhc' has no option 'stream'"),
+    ("mhc", {"plain": "yes"}, ValueError, "^plain must be one of True, False"),
+    ("jpmhc", {"ends": "split"}, ValueError, "^the residual must take the network's 16 features, "
+                                             "got 'jpmhc' with {'ends': 'split'}, which takes 64")])
+def test_a_residual_that_does_not_fit_is_named(name, options, error, message):
+    rule(Plain, plain)
+    with pytest.raises(error, match=message):
+        graft(network(Plain)[0], name, **options)
 
 
 @pytest.mark.parametrize("name", sorted(set(REGISTRY) - {"additive", "hyper", "mhc", "jpmhc"}))
@@ -326,13 +337,6 @@ def test_a_model_without_known_blocks():
         graft(model, "mhc")
     with pytest.raises(ValueError, match="got Mix with no list of blocks"):
         graft(Mix(), "mhc")
-
-
-def test_a_rule_that_computes_something_else():
-    rule(Plain, lambda b: [(b.norm, b.mix), (b.norm, b.other)])
-    with pytest.raises(ValueError, match=r"^the rule of Plain must compute what its forward does, "
-                       r"got a difference of \d"):
-        graft(network(Plain)[0], "mhc")
 
 
 def test_a_class_with_nanogpt_s_names_and_another_forward():
@@ -404,23 +408,6 @@ def test_a_norm_without_a_weight():
     model, x = network(Bare)
     before = model(x)
     assert_close(graft(model, "mhc")(x), before, rtol=1e-5, atol=1e-5)
-
-
-def test_a_residual_that_is_wider_than_the_network():
-    rule(Plain, plain)
-    with pytest.raises(ValueError, match="^the residual must take the network's 16 features, got "
-                       "'jpmhc' with {'ends': 'split'}, which takes 64"):
-        graft(network(Plain)[0], "jpmhc", ends="split")
-
-
-def test_errors_of_the_registry_pass_through():
-    rule(Plain, plain)
-    with pytest.raises(ValueError, match="^unknown residual 'mch'"):
-        graft(network(Plain)[0], "mch")
-    with pytest.raises(TypeError, match="^residual 'mhc' has no option 'stream'"):
-        graft(network(Plain)[0], "mhc", stream=2)
-    with pytest.raises(ValueError, match="^plain must be one of True, False"):
-        graft(network(Plain)[0], "mhc", plain="yes")
 
 
 def test_which_residuals_read_other_positions():

@@ -2,7 +2,7 @@
 
 A kernel passes when its outputs, and all gradients for a random cotangent, have a relative distance
 of at most `TOLERANCE` to the reference. A gradient of zeros has distance 1. Kernel and reference
-get the same rounded inputs. `test_check.py` shows what this catches.
+get the same rounded inputs.
 """
 
 from collections.abc import Callable, Sequence

@@ -83,34 +83,6 @@ def test_strided_logits_are_read_as_they_are(device):
 
 # ---------------------------------------------------------------- its use by operators
 
-def test_it_refuses_by_name(device):
-    logits = normal(3, 4, 4, device=device)
-    for bad, options, message in [
-            (logits[:, :3], {}, "logits must be n × n"),
-            (logits, {"iterations": 0}, "iterations must be at least 1, got 0"),
-            (logits, {"order": "row"}, "order must be one of"),
-            (logits, {"form": "exp"}, "form must be one of")]:
-        with kernels.use("always"), pytest.raises(ValueError, match=message):
-            operators.sinkhorn(bad, **options)
-    with pytest.raises(TypeError,
-                       match="logits must be float32, bfloat16 or float16, got torch.float64"):
-        sinkhorn(logits.double())
-
-
-def test_operators_hand_over_to_it(device):
-    logits = normal(3, 37, 4, 4, seed=1, device=device)
-    with kernels.use("always"):
-        assert torch.equal(operators.sinkhorn(logits, 5, order="row-column"),
-                           sinkhorn(logits, 5, "row-column"))
-
-
-@pytest.mark.parametrize("n", [4, 9])
-def test_it_compiles_in_one_graph(device, n):
-    with kernels.use("always"):
-        kernel, operator = both(5, kernel=operators.sinkhorn)
-        check(torch.compile(kernel, fullgraph=True, backend="aot_eager", dynamic=True), operator,
-              normal(3, 37, n, n, seed=1, device=device))
-
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("device", ["cuda"], indirect=True)

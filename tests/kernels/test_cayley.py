@@ -112,40 +112,6 @@ def test_rank2_has_the_right_gradients_where_u_and_v_span_no_plane(device, still
         assert (g - w).abs().max() < 1e-5
 
 
-def test_they_refuse_by_name(device):
-    u, v, beta = plane((3,), 4, device)
-    with pytest.raises(ValueError,
-                       match=r"u and v must have the same shape, got \(3, 4\) and \(3, 3\)"):
-        cayley.cayley_rank2(u, v[:, :3], beta)
-    with pytest.raises(ValueError, match=r"beta must be one number per pair, got shape \(2,\)"):
-        cayley.cayley_rank2(u, v, beta[:2])
-    with pytest.raises(TypeError,
-                       match="u must be float32, bfloat16 or float16, got torch.float64"):
-        cayley.cayley_rank2(u.double(), v, beta)
-    with pytest.raises(ValueError, match="v must be on the device of u"):
-        cayley.cayley_rank2(u, v.to("meta"), beta)
-    with kernels.use("always"), pytest.raises(ValueError, match="w must be 4 × 4"):
-        operators.cayley_skew4(torch.zeros(3, 3, device=device))
-    with pytest.raises(TypeError,
-                       match="w must be float32, bfloat16 or float16, got torch.float64"):
-        cayley.cayley_skew4(matrix((3,), device).double())
-
-
-def test_operators_hand_over_to_them(device):
-    given, w = plane((3, 37), 4, device), matrix((3, 37), device)
-    with kernels.use("always"):
-        assert torch.equal(operators.cayley_rank2(*given), cayley.cayley_rank2(*given))
-        assert torch.equal(operators.cayley_skew4(w), cayley.cayley_skew4(w))
-
-
-def test_they_compile_in_one_graph(device):
-    with kernels.use("always"):
-        compiled = [torch.compile(f, fullgraph=True, backend="aot_eager", dynamic=True)
-                    for f in (operators.cayley_rank2, operators.cayley_skew4)]
-        check(compiled[0], operators.cayley_rank2, *plane((3, 37), 4, device))
-        check(compiled[1], operators.cayley_skew4, matrix((3, 37), device))
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("device", ["cuda"], indirect=True)
 def test_addresses_past_two_to_the_31(device):

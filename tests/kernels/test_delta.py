@@ -96,51 +96,6 @@ def test_with_a_guard_a_vanishing_direction_gives_finite_numbers(device):
     assert torch.equal(results[0], x)
 
 
-def test_the_gradient_with_respect_to_the_direction_is_across_it(device):
-    """Without a guard, k doesn't change with the length of h, so dh has no part along h."""
-    x, h, v, beta = update((3, 37), 50, 4, device)
-    grad = with_gradients(with_options(delta.delta_update, eps=0.0), (x, h, v, beta), seed=0)[2]
-    along = (grad * h).sum(-1) / (grad.norm(dim=-1) * h.norm(dim=-1))
-    assert along.abs().max() < 1e-5
-
-
-def test_the_update_refuses_by_name(device):
-    x, h, v, beta = update((3,), 8, 4, device)
-    for wrong, message in [((x, h[:, :7], v, beta), "direction must have 8 features"),
-                           ((x, h, v, beta[:, None]),
-                            r"beta must be one number per direction, got \(3, 1\) with"),
-                           ((x[None], h, v, beta),
-                            r"x must have as many axes as direction .* "
-                            r"got \(1, 3, 8, 4\) with direction \(3, 8\)"),
-                           ((x, h.to("meta"), v, beta), "direction must be on the device of x"),
-                           ((x, h, v.to("meta"), beta), "value must be on the device of x")]:
-        with kernels.use("always"), pytest.raises(ValueError, match=message):
-            operators.delta_update(*wrong)
-    with pytest.raises(TypeError,
-                       match="x must be float32, bfloat16 or float16, got torch.float64"):
-        delta.delta_update(x.double(), h, v, beta)
-    with pytest.raises(TypeError,
-                       match="beta must be float32, bfloat16 or float16, got torch.int64"):
-        delta.delta_update(x, h, v, beta.long())
-
-
-def test_operators_hand_over_to_the_update(device):
-    x, h, v, beta = update((3, 37), 50, 4, device)
-    with kernels.use("always"):
-        assert torch.equal(operators.delta_update(x, h, v, beta, eps=EPS),
-                           delta.delta_update(x, h, v, beta, eps=EPS))
-        assert torch.equal(operators.delta_shortcut(x, h, beta),
-                           delta.delta_update(x, h, 0.0, beta))
-
-
-def test_the_update_compiles_in_one_graph(device):
-    inputs = update((3, 37), 50, 4, device)
-    with kernels.use("always"):
-        compiled = torch.compile(with_options(operators.delta_update, eps=EPS), fullgraph=True,
-                                 backend="aot_eager", dynamic=True)
-        check(compiled, with_options(operators.delta_update, eps=EPS), *inputs)
-
-
 def test_under_autocast_the_update_keeps_the_dtype_of_the_state(device):
     x, h, v, beta = update((3, 37), 50, 4, device)
     with kernels.use("always"), torch.autocast(device, torch.bfloat16):
@@ -172,31 +127,6 @@ def test_strided_states_are_updated_as_they_are(device):
           beta.mT.contiguous().mT.transpose(0, 1), alpha)
     check(delta.diagonal_update, operators.diagonal_update, x[..., ::2], h[..., ::2],
           beta[..., ::2], alpha.reshape(1))
-
-
-def test_the_diagonal_update_refuses_by_name(device):
-    x, h, beta, alpha = diagonal((3,), 8, device)
-    for wrong, message in [((x, h[:1], beta, alpha),
-                            r"update must have the shape of x, \(3, 8\), got \(1, 8\)"),
-                           ((x, h, beta[:, :7], alpha),
-                            r"beta must have the shape of x, \(3, 8\), got \(3, 7\)"),
-                           ((x, h, beta, alpha.expand(2)),
-                            r"alpha must be one number, got shape \(2,\)"),
-                           ((x, h, beta, alpha.to("meta")), "alpha must be on the device of x")]:
-        with kernels.use("always"), pytest.raises(ValueError, match=message):
-            operators.diagonal_update(*wrong)
-    with pytest.raises(TypeError,
-                       match="x must be float32, bfloat16 or float16, got torch.float64"):
-        delta.diagonal_update(x.double(), h, beta, alpha)
-
-
-def test_operators_hand_over_to_the_diagonal_update(device):
-    inputs = diagonal((3, 37), 50, device)
-    with kernels.use("always"):
-        assert torch.equal(operators.diagonal_update(*inputs), delta.diagonal_update(*inputs))
-        compiled = torch.compile(operators.diagonal_update, fullgraph=True, backend="aot_eager",
-                                 dynamic=True)
-        check(compiled, operators.diagonal_update, *inputs)
 
 
 # ---------------------------------------------------------------- far addresses

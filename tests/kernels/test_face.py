@@ -152,20 +152,98 @@ except RuntimeError as error:
     assert wanted in done.stdout, done.stderr
 
 
-def test_second_derivatives_are_refused_with_kernels_and_given_without(device):
-    x, a = (torch.randn(*shape, device=device, requires_grad=True) for shape in ((3, 4, 8), (3, 4)))
-
-    def first():
-        return torch.autograd.grad(operators.stream_read(x, a).square().sum(), a,
-                                   create_graph=True)[0]
-
-    with kernels.use("never"):
-        assert torch.autograd.grad(first().sum(), x)[0].isfinite().all()
-    with kernels.use("always"), pytest.raises(RuntimeError, match="no second derivatives"):
-        first()
-
-
 # ---------------------------------------------------------------- arguments
+
+@every_case
+def test_an_operator_hands_over_to_its_kernel_and_compiles_in_one_graph(device, name):
+    case, inputs, calls = CASES[name], given(name, N=37, d=20, device=device), []
+    twin = kernels.TWINS[case.twin]
+
+    def counted(*args, **options):
+        calls.append(case.twin)
+        return twin(*args, **options)
+
+    torch.compiler.reset()  # the number of recompilations is limited, over all tests
+    with kernels.use("always"):
+        with patch.dict(kernels.TWINS, {case.twin: counted}):
+            case.function(*inputs)
+        assert calls == [case.twin]
+        compiled = torch.compile(lambda *x: case.function(*x), fullgraph=True,
+                                 backend="aot_eager", dynamic=True)
+        check(compiled, case.function, *inputs,
+              tolerance=1e-2 if any(x.dtype == HALF for x in inputs) else 1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name in kernels.TWINS])
+def test_a_kernel_refuses_other_dtypes_and_devices_by_name(name):
+    case, (x, *others) = CASES[name], given(name)
+    twin, first = kernels.TWINS[case.twin], next(iter(inspect.signature(case.operator).parameters))
+    with pytest.raises(TypeError, match=f"^{first} must be float32, bfloat16 or float16, got torch"
+                                        ".float64"):
+        twin(x.double(), *others, **case.options)
+    for place in range(len(others)):
+        moved = [t.to("meta") if i == place else t for i, t in enumerate(others)]
+        with pytest.raises(ValueError, match=rf"^\w+ must be on the device of {first}"):
+            twin(x, *moved, **case.options)
+
+
+def cut(x):
+    """The last axis without its last number."""
+    return x[..., :-1]
+
+
+SHAPES = {  # a case, the place of the argument that is changed, and how
+    "matrix must be 4 × 4": ("stream_mix_write", 1, cut),
+    "weights must have 4 features": ("stream_mix_write", 2, cut),
+    "update must have 8 features": ("stream_mix_write", 3, lambda x: x[:, :1]),
+    "weights must have 4 features ": ("stream_read", 1, cut),
+    "matrix must have 4 features": ("stream_mix", 1, cut),
+    "matrix must be 4 × 4 ": ("stream_join", 1, cut),
+    "weights must have 4 features  ": ("stream_join", 2, cut),
+    "update must have 8 features ": ("stream_join", 3, lambda x: x[:, :1]),
+    "weight must have 32 features": ("stream_join", 4, cut),
+    "weight must have .* features": ("rms_linear", 1, cut),
+    "direction must have 8 features": ("delta_update", 1, cut),
+    r"beta must be one number per direction, got \(3, 1\) with": (
+        "delta_update", 3, lambda x: x[:, None]),
+    "x must have as many axes as direction": ("delta_update, d_v = 4", 0, lambda x: x[None]),
+    r"update must have the shape of x, \(3, 8\), got \(1, 8\)": (
+        "diagonal_update", 1, lambda x: x[:1]),
+    r"beta must have the shape of x, \(3, 8\), got \(3, 7\)": ("diagonal_update", 2, cut),
+    r"alpha must be one number, got shape \(2,\)": (
+        "diagonal_update", 3, lambda x: x.flatten().expand(2)),
+    "u and v must have the same shape": ("gated_mix", 2, cut),
+    "direction must have 4 features": ("gated_mix", 4, cut),
+    r"u and v must have the same shape, got \(3, 4\) and \(3, 3\)": ("cayley_rank2", 1, cut),
+    r"u and v must have the same shape, got \(3, 3\) and \(3, 4\)": ("cayley_rank2", 0, cut),
+    r"beta must be one number per pair, got shape \(2,\)": ("cayley_rank2", 2, cut),
+    "w must be 4 × 4": ("cayley_skew4", 0, cut),
+    "logits must be n × n": ("sinkhorn", 0, cut),
+}
+
+
+@pytest.mark.parametrize("mode", ["always", "never"])
+@pytest.mark.parametrize("message", SHAPES)
+def test_a_shape_that_does_not_fit_is_refused_alike(message, mode):
+    name, place, change = SHAPES[message]
+    inputs = list(given(name))
+    inputs[place] = change(inputs[place])
+    with kernels.use(mode), pytest.raises(ValueError, match=message.strip()):
+        CASES[name].function(*inputs)
+
+
+@pytest.mark.parametrize("mode", ["always", "never"])
+def test_options_of_sinkhorn_and_a_direction_without_its_gate_are_refused_alike(mode):
+    logits, (x, u, v, beta, k, _) = torch.ones(3, 4, 4), given("gated_mix")
+    with kernels.use(mode):
+        for options, message in (({"iterations": 0}, "iterations must be at least 1, got 0"),
+                                 ({"order": "row"}, "order must be one of"),
+                                 ({"form": "exp"}, "form must be one of")):
+            with pytest.raises(ValueError, match=message):
+                operators.sinkhorn(logits, **options)
+        with pytest.raises(ValueError, match="gate must be given with direction, got None"):
+            operators.gated_mix(x, u, v, beta, k)
+
 
 @pytest.mark.parametrize("name", [name for name in CASES if name in kernels.TWINS])
 def test_arguments_may_be_given_by_name(device, name):

@@ -77,39 +77,6 @@ def test_without_tokens_shared_coefficients_have_gradients_of_zero(device):
         compare(name, *inputs(name, (2, 0), 4, 8, device, shares=(2, 1)))
 
 
-def test_it_refuses_by_name(device):
-    x, matrix, weights, update = inputs("stream_mix_write", (3,), 4, 8, device)
-    for bad, message in [((x, matrix[..., :3], weights, update), "matrix must be 4 × 4"),
-                         ((x, matrix, weights[:, :3], update), "weights must have 4 features"),
-                         ((x, matrix, weights, update[:, :1]), "update must have 8 features"),
-                         ((x, matrix.to("meta"), weights, update), "matrix must be on the device"),
-                         ((x, matrix, weights.to("meta"), update), "weights must be on the")]:
-        with kernels.use("always"), pytest.raises(ValueError, match=message):
-            operators.stream_mix_write(*bad)
-    with kernels.use("always"), pytest.raises(ValueError, match="weights must have 4 features"):
-        operators.stream_read(x, weights[:, :3])
-    with kernels.use("always"), pytest.raises(ValueError, match="matrix must have 4 features"):
-        operators.stream_mix(x, matrix[..., :3])
-    with pytest.raises(TypeError,
-                       match="x must be float32, bfloat16 or float16, got torch.float64"):
-        streams.stream_read(x.double(), weights)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_operators_hand_over_to_it(device, name):
-    given = inputs(name, (3, 37), 4, 50, device)
-    with kernels.use("always"):
-        assert torch.equal(getattr(operators, name)(*given), getattr(streams, name)(*given))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_it_compiles_in_one_graph(device, name):
-    with kernels.use("always"):
-        compiled = torch.compile(getattr(operators, name), fullgraph=True, backend="aot_eager",
-                                 dynamic=True)
-        check(compiled, getattr(operators, name), *inputs(name, (3, 37), 4, 50, device))
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("device", ["cuda"], indirect=True)
 @pytest.mark.parametrize("name", NAMES)

@@ -11,11 +11,9 @@ from torch.testing import assert_close
 
 from geolab.models import (
     KINDS,
-    ContinuousModel,
     GeometricConfig,
     GeometricDecoder,
     GeometricTransformer,
-    TokenModel,
     path_graph,
 )
 from geolab.models.geometric import PLACES, load_balance, make_step, sinusoids, top_k_weights
@@ -176,11 +174,6 @@ def test_post_ln_ends_with_a_norm_of_its_own_where_that_is_asked_for(kind):
     assert_close(model(x), 2 * layer_norm(plain(x)) + 3, **CLOSE)
 
 
-def test_pre_ln_ends_with_one_norm_either_way():
-    asked, plain = build("lite", norm_at="pre", final_norm=True), build("lite", norm_at="pre")
-    assert torch.equal(asked(vectors()), plain(vectors()))
-
-
 @every_norm
 def test_a_decoder_block_is_listing_2(norm_at):
     model, x, memory = build("lite", GeometricDecoder, layers=1,
@@ -188,20 +181,6 @@ def test_a_decoder_block_is_listing_2(norm_at):
     A, X, C, F = model.blocks[0].steps.values()
     y = F(C(X(A(x), memory)))
     assert_close(model(x, memory), layer_norm(y) if norm_at == "pre" else y, **CLOSE)
-
-
-@pytest.mark.parametrize("kind, a_block", [
-    ("transformer", lambda D, H: 4 * D**2 + 4 * D + 2 * D * H + H + D + 4 * D),
-    ("lite", lambda D, H: 4 * D**2 + 4 * D + 2 * D * H + H + D + 6 * D + 3 * D**2 + D),
-    ("full", lambda D, H: (4 * D**2 + 4 * D + 2 * D * H + H + D + 6 * D + (2 * D + 1) * D + D
-                           + D**2 + D)),
-    ("moe", lambda D, H: 4 * D**2 + 4 * D + 4 * (2 * D * H + H + D) + 4 * D + 4 * D + 4),
-])
-def test_parameters_count(kind, a_block):
-    D, H = 64, 256
-    for norm_at, extra in (("post", 0), ("pre", 2 * D)):
-        model = GeometricTransformer(GeometricConfig(norm_at=norm_at), kind)
-        assert sum(p.numel() for p in model.parameters()) == 2 * a_block(D, H) + extra
 
 
 def test_sinusoidal_positions_are_added():
@@ -238,15 +217,6 @@ def test_no_option_of_the_graph_breaks_causality(changes):
     assert future_influence(build("full", causal=True, **changes), vectors()) == 0
 
 
-@every_kind
-def test_causal_token_models_read_no_future_token(kind):
-    torch.manual_seed(0)
-    model = TokenModel(GeometricTransformer(config(causal=True, positions="learned"), kind),
-                       11).double().eval()
-    tokens = torch.randint(11, (3, LENGTH), generator=generator())
-    assert future_influence(model, tokens) == 0
-
-
 @every_norm
 @every_kind
 def test_as_published_it_reads_the_future_and_says_so(kind, norm_at):
@@ -264,15 +234,6 @@ def test_attention_may_be_masked_by_itself(kind):
     assert torch.equal(build(kind, causal=True, masked=True)(vectors()), causal(vectors()))
 
 
-@pytest.mark.parametrize("letter", "CG")
-def test_two_sided_steps_read_one_position_ahead(letter):
-    torch.manual_seed(0)
-    step = make_step(letter, config()).double()
-    reads = influence(step, vectors()) > 0
-    distance = torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)
-    assert (reads == (distance.abs() <= 1)).all()
-
-
 @every_norm
 @every_kind
 def test_a_decoder_reads_no_future_unless_published(kind, norm_at):
@@ -282,18 +243,6 @@ def test_a_decoder_reads_no_future_unless_published(kind, norm_at):
         ahead = future_influence(partial(model, memory=memory), vectors())
         assert model.leaks == (published and kind in ("lite", "full"))
         assert ahead > 1e-4 if model.leaks else ahead == 0
-
-
-def test_the_repair_of_the_decoder_changes_no_weight():
-    repaired, published = (build("lite", GeometricDecoder, {"published": p}) for p in (False, True))
-    for (name, p), (other, q) in zip(repaired.named_parameters(), published.named_parameters(),
-                                     strict=True):
-        assert name == other and torch.equal(p, q)
-
-
-def test_every_position_of_a_decoder_reads_all_of_the_memory():
-    model, x = build("lite", GeometricDecoder), vectors()
-    assert influence(lambda memory: model(x, memory), vectors(seed=1)).min() > 0
 
 
 # ---------------------------------------------------------------- graphs
@@ -337,11 +286,6 @@ def test_k_weights_are_positive_and_sum_to_1(logits, data):
             >= logits.masked_fill(chosen, -torch.inf).amax(-1)).all()
 
 
-@given(logits=logits)
-def test_with_every_expert_kept_it_is_the_softmax(logits):
-    assert_close(top_k_weights(logits, logits.shape[-1]), logits.softmax(-1), **CLOSE)
-
-
 @given(logits=logits, data=st.data())
 def test_balance_is_1_where_experts_are_used_alike(logits, data):
     k, experts = data.draw(st.integers(1, logits.shape[-1])), logits.shape[-1]
@@ -356,17 +300,6 @@ def test_balance_is_1_where_experts_are_used_alike(logits, data):
 def test_balance_is_experts_over_k_where_k_experts_do_everything(k):
     logits = torch.tensor([0.0] * k + [-1e3] * (4 - k), dtype=torch.float64).expand(10, -1)
     assert load_balance(logits, k).item() == pytest.approx(4 / k, abs=1e-12)
-
-
-def test_descent_on_the_balance_lowers_the_gates_that_are_used_too_much():
-    torch.manual_seed(0)
-    gate = torch.nn.Linear(WIDTH, 4).double()
-    with torch.no_grad():
-        gate.bias.copy_(torch.tensor([3.0, 3, 0, 0]))
-    balance = load_balance(gate(vectors()), 2)
-    assert 1 < balance < 2
-    balance.backward()
-    assert (gate.bias.grad > 0).tolist() == [True, True, False, False]
 
 
 # ---------------------------------------------------------------- use
@@ -390,21 +323,6 @@ def test_a_batch_leaves_nothing_behind(kind):
     assert pickle.dumps(model) == before
 
 
-@every_kind
-def test_dropout_acts_in_training_alone(kind):
-    model, x = build(kind, dropout=0.5), vectors()
-    assert torch.equal(model(x), model(x))
-    model.train()
-    assert not torch.equal(model(x), model(x))
-
-
-def test_attention_drops_weights_too_and_not_its_output_alone():
-    attention, x = build("transformer", dropout=0.5).blocks[0].steps["A"].f, vectors()
-    assert torch.equal(attention(x), attention(x))
-    attention.train()
-    assert not torch.equal(attention(x), attention(x))
-
-
 ACTS = {"A": {"weights", "A"}, "C": {"C"}, "F": {"hidden", "F"}, "G": {"G"}, "M": {"M"},
         "X": {"weights", "X"}}
 
@@ -426,13 +344,6 @@ def test_what_a_step_adds_is_what_dropout_acts_on(norm_at):
     f = step.f(x if norm_at == "post" else layer_norm(x))
     added = torch.where(f > 0, f, 7.0)
     assert_close(step(x), layer_norm(x + added) if norm_at == "post" else x + added, **CLOSE)
-
-
-def test_it_is_a_trunk_for_vectors_and_tokens():
-    torch.manual_seed(0)
-    trunk = GeometricTransformer(config(), "full")
-    assert ContinuousModel(trunk, 3)(torch.randn(2, 5, 3)).shape == (2, 5, 3)
-    assert TokenModel(trunk, 11)(torch.zeros(2, 5, dtype=torch.int64)).shape == (2, 5, 11)
 
 
 # ---------------------------------------------------------------- errors

@@ -15,7 +15,6 @@ from geolab.models.reflectors import (
 )
 from geolab.operators import delta_matrix
 from geolab.penalties import collect_penalties
-from geolab.probes import jacobian
 
 CLOSE = dict(rtol=0, atol=1e-12)
 
@@ -40,26 +39,9 @@ def test_delta_is_its_operator_applied():
     assert_close(model(x), (delta_matrix(k, beta) @ x.unsqueeze(-1)).squeeze(-1), **CLOSE)
 
 
-def test_delta_never_lengthens_and_reaches_the_reflection():
-    torch.manual_seed(0)
-    model, x = DeltaReflector(5).double(), inputs()
-    assert (model(x).norm(dim=-1) <= x.norm(dim=-1) + 1e-12).all()
-    model.direction = nn.Identity()                  # k along x …
-    nn.init.zeros_(model.beta[-1].weight)
-    nn.init.constant_(model.beta[-1].bias, 40.0)     # … and β = 2: exactly the negation
-    assert_close(model(x), -x, **CLOSE)
-
-
 REFLECTORS = [AdditiveReflector, DeltaReflector, HybridReflector, JPmHCReflector, MHCReflector,
               StreamHybridReflector]
 every_reflector = pytest.mark.parametrize("reflector", REFLECTORS)
-
-
-@every_reflector
-def test_examples_do_not_mix(reflector):
-    torch.manual_seed(0)
-    blocks = jacobian(reflector(8).double(), inputs(8)[:3]).view(3, 8, 3, 8)
-    assert all((blocks[i, :, j] == 0).all() == (i != j) for i in range(3) for j in range(3))
 
 
 @every_reflector
@@ -110,31 +92,6 @@ def test_the_gate_starts_at_its_bias_and_adds_the_penalty(reflector, bias):
     assert penalties == []
 
 
-class Normal(nn.Module):
-    """A unit vector orthogonal to x, by turning the pairs of features."""
-
-    def forward(self, x):
-        return torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
-
-
-def test_hybrid_negates_by_its_reflection_or_by_a_rotation_whose_plane_holds_x():
-    torch.manual_seed(0)
-    model, x = HybridReflector(8).double(), inputs(8)
-    model.direction = model.u = nn.Identity()
-    model.v = Normal()
-    nn.init.zeros_(model.beta[-1].weight)
-    nn.init.constant_(model.gate.bias, -40.0)                  # γ = 0: the reflection along x
-    assert_close(model(x), -x, **CLOSE)
-    # γ = 1: the rotation, by 2 atan(β/2) in a plane with x
-    nn.init.constant_(model.gate.bias, 40.0)
-    for beta, cosine in ((20.0, 0.980), (100.0, 0.9992)):
-        nn.init.constant_(model.beta[-1].bias, beta)
-        reached = torch.cosine_similarity(model(x), -x)
-        assert_close(reached, torch.full((20,), -math.cos(2 * math.atan(beta / 2)),
-                                         dtype=torch.float64), rtol=0, atol=1e-8)
-        assert reached[0].item() == pytest.approx(cosine, abs=5e-4)
-
-
 def test_stream_hybrid_by_hand():
     torch.manual_seed(0)
     model, x = StreamHybridReflector(8).double(), inputs(8)
@@ -165,23 +122,6 @@ def test_jpmhc_by_hand():
             assert_close(y[i], step @ x[i], **CLOSE)
 
 
-def distance_to_negation(start, z):
-    """‖Y + I‖ for the generator whose eigenvalues are ±iz/α."""
-    model = JPmHCReflector(4, start=start).double()
-    quarter = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
-    nn.init.zeros_(model.generator[-1].weight)
-    with torch.no_grad():
-        model.generator[-1].bias.copy_(torch.block_diag(quarter, quarter).flatten() * z / 0.2)
-    return torch.linalg.matrix_norm(model.coefficients(inputs(4)[:1]) + torch.eye(4), ord=2).item()
-
-
-def test_jpmhc_negates_exactly_from_the_papers_start_and_never_from_the_diagnostics():
-    assert distance_to_negation("shifted", z=2.0) < 1e-7
-    sizes = torch.linspace(0, 10, 1001).tolist()
-    nearest = min(distance_to_negation("identity", z) for z in sizes)
-    assert nearest == pytest.approx(math.sqrt(3), abs=1e-3)
-
-
 def test_jpmhc_refuses_an_unknown_start():
     with pytest.raises(ValueError,
                        match="^start must be one of 'identity', 'shifted', got 'zero'$"):
@@ -206,14 +146,9 @@ def test_mhc_by_hand():
                      + write[:, None] * model.branch(read[:, None] * slices), **CLOSE)
 
 
-def test_mhc_mixes_doubly_stochastically_and_starts_far_from_the_identity():
+def test_mhc_starts_far_from_the_identity():
     torch.manual_seed(0)
-    model = MHCReflector(8).double()
-    matrix, read, write = model.coefficients(inputs(8))
-    assert_close(matrix.sum(-2), torch.ones(20, 4, dtype=torch.float64), **CLOSE)
-    assert_close(matrix.sum(-1), torch.ones(20, 4, dtype=torch.float64), rtol=0, atol=1e-6)
-    assert (matrix > 0).all()
+    matrix, read, write = MHCReflector(8).double().coefficients(inputs(8))
     diagonal = math.exp(2) / (math.exp(2) + 3)
-    assert_close(matrix.diagonal(dim1=-2, dim2=-1),
-                 torch.full((20, 4), diagonal, dtype=torch.float64), rtol=0, atol=0.02)
+    assert (matrix.diagonal(dim1=-2, dim2=-1) - diagonal).abs().max() < 0.02
     assert (read - 0.5).abs().max() < 0.02 and (write - 1).abs().max() < 0.02

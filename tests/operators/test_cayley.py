@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from shared import normal
 from torch.autograd import gradcheck
 from torch.testing import assert_close
 
@@ -16,15 +17,6 @@ CLOSE = dict(rtol=0, atol=1e-12)
 dtypes = st.sampled_from([torch.float32, torch.float64])
 scales = st.integers(-6, 6).map(lambda power: 10.0**power)
 seeds = st.integers(0, 2**16)
-
-
-def normal(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(shape, dtype=torch.float64,
-                       generator=torch.Generator().manual_seed(seed)).to(dtype)
-
-
-def eye(n, dtype=torch.float64):
-    return torch.eye(n, dtype=dtype)
 
 
 def generator_matrix(u, v, beta):
@@ -68,11 +60,6 @@ def rounded(matrix):
     return torch.tensor([[float(x) for x in row] for row in matrix], dtype=torch.float64)
 
 
-def minors(m):
-    """p = Σ_{i<j} M_ij²."""
-    return sum(x * x for i, row in enumerate(m) for x in row[:i])
-
-
 def defect(q):
     """The largest entry of QᵀQ − I, in units of the dtype's rounding."""
     identity = torch.eye(q.shape[-1], dtype=q.dtype)
@@ -104,16 +91,6 @@ def test_rank2_is_orthogonal_to_rounding_at_any_magnitude(plane):
     assert defect(q) < 64
 
 
-@given(planes())
-def test_rank2_keeps_lengths_and_orientation(plane):
-    q = cayley_rank2(*plane)
-    eps, n = torch.finfo(q.dtype).eps, q.shape[-1]
-    x = 1e6 * normal(30, n, 1, seed=9, dtype=q.dtype)
-    assert_close((q @ x).norm(dim=(-1, -2)), x.norm(dim=(-1, -2)), rtol=64 * n * eps, atol=0)
-    assert_close(torch.linalg.det(q.double()), torch.ones(30, dtype=torch.float64), rtol=0,
-                 atol=64 * n * eps)
-
-
 def condition(u, v):
     """1 / sin of the angle between u and v.
 
@@ -132,61 +109,6 @@ def test_rank2_is_what_solving_gives_at_any_magnitude(plane):
     for one, q in zip(zip(u, v, beta), cayley_rank2(u, v, beta).double()):
         tolerance = 8 * len(q) * torch.finfo(u.dtype).eps * condition(*one[:2])
         assert (q - rounded(solved_exactly(exact_generator(*one)))).abs().max() < tolerance
-
-
-@given(planes())
-def test_rank2_turns_one_plane_by_the_stated_angle(plane):
-    # The eigenvalues are exp(±iθ) with θ = 2 atan s, and ones. On the unit circle they move by no
-    # more than Q does.
-    u, v, beta = (t[:3] for t in plane)
-    for one, q in zip(zip(u, v, beta), cayley_rank2(u, v, beta).double()):
-        theta = 2 * math.atan(math.sqrt(minors(exact_generator(*one))))
-        expected = torch.tensor([0.0] * (len(q) - 2) + [theta, theta], dtype=torch.float64)
-        tolerance = 16 * len(q) * torch.finfo(u.dtype).eps * condition(*one[:2])
-        assert (torch.linalg.eigvals(q).angle().abs().sort().values
-                - expected).abs().max() < tolerance
-
-
-@given(planes(magnitude=scales, least=3))
-def test_rank2_leaves_the_complement_of_its_plane_alone(plane):
-    u, v, _ = plane
-    # x is orthogonal to u and v
-    x = torch.linalg.qr(torch.stack([u, v], -1).double(), mode="complete").Q[..., 2:]
-    units = torch.stack([t / t.norm(dim=-1, keepdim=True) for t in (u, v)], -1)
-    independent = torch.linalg.svdvals(units)[..., -1] > 0.1
-    q = cayley_rank2(*plane).double()
-    tolerance = 500 * torch.finfo(u.dtype).eps
-    assert ((q @ x - x).abs().amax(dim=(-1, -2))[independent] < tolerance).all()
-
-
-@given(planes())
-def test_minus_beta_is_the_transpose_and_so_is_v_for_u(plane):
-    u, v, beta = plane
-    assert_close(cayley_rank2(u, v, -beta), cayley_rank2(u, v, beta).mT, rtol=0,
-                 atol=64 * torch.finfo(u.dtype).eps)
-
-
-def test_opposite_arguments_swap_the_direction_of_the_turn():
-    u, v, beta = normal(5, 3), normal(5, 3, seed=1), normal(5, seed=2)
-    assert_close(cayley_rank2(v, u, beta), cayley_rank2(u, v, beta).mT, **CLOSE)
-
-
-def test_a_quarter_turn():
-    u, v = torch.eye(3, dtype=torch.float64)[:2]
-    turned = cayley_rank2(u, v, 2.0) @ torch.stack([u, v], -1)  # s = 1, θ = π/2
-    assert_close(turned, torch.stack([v, -u], -1), **CLOSE)
-
-
-@pytest.mark.parametrize("n", [3, 4, 6])
-def test_minors_beat_the_gram_form(n):
-    # For float32 entries of size 100, the two terms under the root are 10⁸ and nearly equal.
-    u = 100 * normal(200, n, dtype=torch.float32)
-    v = u + normal(200, n, seed=1, dtype=torch.float32)
-    m = generator_matrix(u, v, torch.full((200,), 0.1))
-    gram = (0.1 / 2) ** 2 * (u.square().sum(-1) * v.square().sum(-1) - (u * v).sum(-1).square())
-    cancelled = eye(n, torch.float32) - 2 / (1 + gram)[:, None, None] * (m - m @ m)
-    assert defect(cancelled) * torch.finfo(torch.float32).eps > 0.01
-    assert defect(cayley_rank2(u, v, 0.1)) * torch.finfo(torch.float32).eps < 1e-5
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5])
@@ -300,37 +222,10 @@ def test_skew4_is_what_solving_gives_at_any_magnitude(w):
         assert (q - rounded(solved_exactly(m))).abs().max() < tolerance
 
 
-@given(skews())
-def test_the_pfaffian_form_is_the_solution(w):
-    # in fractions, so that both are equal without rounding
-    for m in fractions(w[:3]):
-        p, f = minors(m), pfaffian(m)
-        dual = [[0, m[2][3], -m[1][3], m[1][2]], [-m[2][3], 0, m[0][3], -m[0][2]],
-                [m[1][3], -m[0][3], 0, m[0][1]], [-m[1][2], m[0][2], -m[0][1], 0]]
-        square = [[sum(m[i][k] * m[k][j] for k in range(4)) for j in range(4)] for i in range(4)]
-        assert solved_exactly(m) == [[((1 + p - f**2) * (i == j) - 2 * m[i][j] + 2 * square[i][j]
-                                       - 2 * f * dual[i][j]) / (1 + p + f**2) for j in range(4)]
-                                     for i in range(4)]
-
-
-@given(planes(dtype=torch.float64, magnitude=st.floats(0, 3), least=4))
-def test_rank2_is_skew4_of_its_generator(plane):
-    u, v, beta = plane[0][..., :4], plane[1][..., :4], plane[2]
-    assert_close(cayley_rank2(u, v, beta), cayley_skew4(generator_matrix(u, v, beta)), **CLOSE)
-
-
-def test_skew4_turns_two_planes_at_once():
-    # two quarter turns, which no rotation in a single plane gives
-    w = torch.zeros(4, 4, dtype=torch.float64)
-    w[0, 1] = w[2, 3] = 1.0
-    q = cayley_skew4(skew(w))
-    assert_close(q @ q, -eye(4), **CLOSE)
-
-
 def test_skew4_reads_the_skew_part_alone():
     w = normal(5, 4, 4)
     assert_close(cayley_skew4(w), cayley_skew4((w - w.mT) / 2), **CLOSE)
-    assert_close(cayley_skew4(w + w.mT), eye(4).expand(5, 4, 4), **CLOSE)
+    assert_close(cayley_skew4(w + w.mT), torch.eye(4).double().expand(5, 4, 4), **CLOSE)
 
 
 @given(scale=st.sampled_from([1e-3, 1.0, 30.0]), seed=seeds)
@@ -343,17 +238,10 @@ def test_skew4_gradients_in_float32_are_those_of_float64(scale, seed):
     assert ((got.double() - wanted).norm() / wanted.norm()).item() < 1e-4
 
 
-@pytest.mark.parametrize("scale", [0.0, 1.0, 10.0])
-@pytest.mark.parametrize("lead", [(), (2, 3)])
-def test_skew4_gradients(lead, scale):
-    w = (scale * normal(*lead, 4, 4)).requires_grad_()
-    assert gradcheck(lambda w: cayley_skew4(skew(w)), w)
-
-
 def test_skew4_at_zero_is_the_identity_and_alive():
     w = torch.zeros(4, 4, dtype=torch.float64, requires_grad=True)
     q = cayley_skew4(skew(w))
-    assert_close(q.detach(), eye(4), rtol=0, atol=0)
+    assert_close(q.detach(), torch.eye(4).double(), rtol=0, atol=0)
     cotangent = normal(4, 4)
     assert_close(torch.autograd.grad(q, w, cotangent)[0], -2 * skew(cotangent), **CLOSE)
 

@@ -6,18 +6,12 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
-from torch.autograd import gradcheck
+from shared import normal
 from torch.testing import assert_close
 
-from geolab.operators import cayley_iterated, cayley_skew4, skew
+from geolab.operators import cayley_iterated, skew
 
-CLOSE = dict(rtol=0, atol=1e-12)
 dtypes = st.sampled_from([torch.float32, torch.float64])
-
-
-def normal(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(shape, dtype=torch.float64,
-                       generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def eye(n):
@@ -57,14 +51,6 @@ def test_the_curve_of_its_eigenvalues(z, dtype):
     assert abs(shifted) ** 2 >= 11 / 27 - 64 * eps
 
 
-def test_two_steps_attain_minus_one_and_lose_more_than_half_of_the_energy():
-    assert eigenvalue(cayley_iterated(turn(2.0))) == pytest.approx(-1, abs=1e-12)
-    least = eigenvalue(cayley_iterated(turn(math.sqrt(8 / 3))))
-    assert abs(least) ** 2 == pytest.approx(11 / 27, abs=1e-12)
-    nearest = eigenvalue(cayley_iterated(turn(math.sqrt(2)), start="identity"))
-    assert abs(nearest + 1) == pytest.approx(math.sqrt(3), abs=1e-12)
-
-
 @given(generators(), st.floats(0.01, 2))
 def test_the_defect_after_one_and_two_steps(w, alpha):
     k = alpha / 2 * w.double()
@@ -83,18 +69,6 @@ def test_starting_at_the_identity_is_one_step_behind(w, steps):
     later, wanted = cayley_iterated(w, steps + 1, start="identity"), cayley_iterated(w, steps)
     tolerance = 8 * torch.finfo(w.dtype).eps * wanted.abs().max().item()
     assert_close(later, wanted, rtol=0, atol=tolerance)
-
-
-def test_it_tends_to_the_closed_form_below_norm_one_and_diverges_above():
-    w = skew(normal(4, 4))
-    w = w / torch.linalg.matrix_norm(w, 2)
-    assert_close(cayley_iterated(w, steps=80, alpha=1.2), cayley_skew4(-0.6 * w), **CLOSE)
-    assert cayley_iterated(w, steps=80, alpha=2.4).abs().max() > 1e3
-
-
-def test_iterated_gradients():
-    w = normal(2, 3, 3).requires_grad_()
-    assert gradcheck(lambda w: cayley_iterated(skew(w), alpha=0.5), w)
 
 
 def test_an_unknown_start_is_named():

@@ -101,13 +101,6 @@ def test_unit_direction_with_a_guard_is_the_stated_formula(h, eps):
     assert k.norm() < 1 + 4 * torch.finfo(k.dtype).eps
 
 
-@given(dtypes, magnitudes)
-def test_with_a_guard_as_long_as_h_the_square_of_k_is_one_half(dtype, eps):
-    h = torch.tensor([0.6, 0.0, -0.8], dtype=dtype) * eps
-    square = unit_direction(h, eps).square().sum().item()
-    assert square == pytest.approx(0.5, rel=16 * torch.finfo(dtype).eps)
-
-
 def test_the_guard_keeps_value_and_gradient_finite_at_zero():
     h = torch.zeros(3, dtype=torch.float64, requires_grad=True)
     k = unit_direction(h, eps=1e-5)
@@ -119,57 +112,11 @@ def test_the_guard_keeps_value_and_gradient_finite_at_zero():
 # ---------------------------------------------------------------- the matrix
 
 @given(directions(), betas)
-def test_eigenvalues_are_ones_and_one_minus_beta(k, beta):
-    a = delta_matrix(k, beta)
+def test_the_matrix_is_the_identity_minus_a_share_of_the_projection(k, beta):
+    a, wide = delta_matrix(k, beta), k.double()
     assert a.dtype == k.dtype
-    expected = torch.tensor([1.0] * (len(k) - 1) + [1 - beta], dtype=torch.float64).sort().values
-    assert_close(torch.linalg.eigvalsh(a.double()), expected, **near(k))
-    assert_close(a @ k, (1 - beta) * k, **near(k))
-
-
-@given(directions(), betas)
-def test_singular_values_and_determinant(k, beta):
-    a = delta_matrix(k, beta).double()
-    expected = torch.tensor([1.0] * (len(k) - 1) + [abs(1 - beta)], dtype=torch.float64)
-    assert_close(torch.linalg.svdvals(a), expected.sort(descending=True).values, **near(k))
-    assert torch.linalg.det(a).item() == pytest.approx(1 - beta, abs=near(k)["atol"])
-
-
-@given(directions(most=4), betas, st.integers(1, 3))
-def test_lifted_to_several_value_channels_the_determinant_is_a_power(k, beta, channels):
-    d = len(k)
-    x = torch.zeros(d, channels, dtype=k.dtype)
-    lifted = torch.autograd.functional.jacobian(lambda x: delta_shortcut(x, k, beta), x)
-    det = torch.linalg.det(lifted.reshape(d * channels, d * channels).double())
-    tolerance = near(k, channels * 2**channels)["atol"]  # |1 − β| is at most 2
-    assert det.item() == pytest.approx((1 - beta) ** channels, abs=tolerance)
-
-
-@given(directions(), betas)
-def test_orthogonal_if_and_only_if_beta_is_zero_or_two(k, beta):
-    # AᵀA − I = β (β − 2) k kᵀ, so the defect vanishes only at 0 and at 2
-    a = delta_matrix(k, beta).double()
-    defect = torch.linalg.matrix_norm(a.T @ a - torch.eye(len(k), dtype=torch.float64))
-    assert defect.item() == pytest.approx(abs(beta * (beta - 2)), abs=near(k, 2)["atol"])
-
-
-@given(directions())
-def test_the_three_named_gates(k):
-    identity = torch.eye(len(k), dtype=k.dtype)
-    assert_close(delta_matrix(k, 0), identity, rtol=0, atol=0)
-    projection = delta_matrix(k, 1)
-    assert_close(projection @ projection, projection, **near(k))
+    assert_close(a, torch.eye(len(k)) - beta * torch.outer(wide, wide), **near(k))
     assert_close(delta_matrix(k, 2), householder_matrix(k), rtol=0, atol=0)
-
-
-@given(updates(channels=0), st.floats(0, 2))
-def test_for_beta_up_to_two_the_shortcut_never_lengthens_a_state_and_keeps_lengths_at_the_ends(
-        case, beta):
-    x, k, _, _ = case
-    length, tolerance = x.norm(dim=-1), near(k, largest(x))["atol"]
-    assert (delta_shortcut(x, k, beta).norm(dim=-1) <= length + tolerance).all()
-    for end in (0.0, 2.0):
-        assert_close(delta_shortcut(x, k, end).norm(dim=-1), length, rtol=0, atol=tolerance)
 
 
 # ---------------------------------------------------------------- the update
@@ -211,21 +158,6 @@ def test_with_a_guard_the_direction_is_normalised_on_the_way(case, length, eps):
                  delta_update(x, unit_direction(length * k, eps), v, beta), **rounding(case))
 
 
-@given(updates(channels=4))
-def test_the_readout_moves_towards_the_value_at_rate_beta(case):
-    x, k, v, beta = wide(case)
-    before, after = (torch.einsum("...i,...ij->...j", k, s.double())
-                     for s in (x, delta_update(*case)))
-    assert_close(after, (1 - beta)[..., None] * before + beta[..., None] * v, **rounding(case))
-
-
-@given(updates(channels=0))
-def test_nothing_moves_across_the_direction(case):
-    x, k, _, _ = wide(case)
-    step = delta_update(*case).double() - x
-    assert_close(step, (k * step).sum(-1, keepdim=True) * k, **rounding(case))
-
-
 @given(updates(channels=3), magnitudes)
 def test_the_law_holds_for_a_direction_of_any_length(case, length):
     x, k, v, beta = case
@@ -235,20 +167,6 @@ def test_the_law_holds_for_a_direction_of_any_length(case, length):
     erased = exact[2] - torch.einsum("...i,...ij->...j", exact[1], exact[0])
     change = torch.einsum("...,...i,...j->...ij", exact[3], exact[1], erased)
     assert_close(delta_update(x, k, v, beta), exact[0] + change, **near(k, size))
-
-
-@pytest.mark.parametrize("inner", [(), (3,)])
-def test_leading_axes_are_one_update_each(inner):
-    generator = torch.Generator().manual_seed(0)
-    x, h, v, beta = (torch.randn(2, 4, *shape, dtype=torch.float64, generator=generator)
-                     for shape in [(5, *inner), (5,), inner, ()])
-    k = unit_direction(h)
-    together = delta_update(x, k, v, beta)
-    for i in range(2):
-        for j in range(4):
-            assert_close(together[i, j], delta_update(x[i, j], k[i, j], v[i, j], beta[i, j]),
-                         **CLOSE)
-    assert delta_matrix(k, beta).shape == (2, 4, 5, 5)
 
 
 @given(dtypes.flatmap(lambda dtype: st.tuples(tensors(2, 1, 4, 3, dtype=dtype),
@@ -319,12 +237,6 @@ def test_the_diagonal_update_scales_each_feature_and_adds_its_share(seed, dtype,
     terms = (1 + (alpha * beta).abs()) * x.abs() + (beta * update).abs()
     assert updated.dtype == dtype
     assert (error.abs() <= 4 * torch.finfo(dtype).eps * terms).all()
-
-
-def test_the_diagonal_update_has_first_and_second_derivatives():
-    case = [t.requires_grad_() for t in diagonal_case(0)]
-    assert torch.autograd.gradcheck(diagonal_update, case)
-    assert torch.autograd.gradgradcheck(diagonal_update, case)
 
 
 def test_the_diagonal_update_refuses_other_shapes():

@@ -5,7 +5,7 @@ The ways: autograd twice, torch.func, torch.autograd.functional, forward mode, b
 
 import pytest
 import torch
-from shared import shaken
+from shared import normal, shaken
 from torch.autograd import functional, gradcheck, gradgradcheck
 from torch.testing import assert_close
 
@@ -13,10 +13,6 @@ from geolab import operators
 from geolab.residuals import REGISTRY, make_residual
 
 HELPERS = {"outside_autocast", "recomputed", "widened"}  # contexts and casts
-
-
-def normal(*shape, seed=0):
-    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def generated(numbers):

@@ -8,7 +8,6 @@ from torch.testing import assert_close
 
 from geolab.operators import householder_matrix, reflect, unit_direction
 
-CLOSE = dict(rtol=0, atol=1e-13)
 coordinates = st.floats(-1, 1)
 magnitudes = st.floats(-6, 6).map(lambda power: 10**power)
 dtypes = st.sampled_from([torch.float32, torch.float64])
@@ -36,33 +35,11 @@ def directions(draw, most=8):
 
 
 @given(directions())
-def test_symmetric_orthogonal_and_its_own_inverse(k):
-    h, identity = householder_matrix(k), torch.eye(len(k), dtype=k.dtype)
+def test_it_is_the_identity_minus_twice_a_projection(k):
+    h, wide = householder_matrix(k), k.double()
     assert h.dtype == k.dtype
     assert_close(h, h.T, rtol=0, atol=0)
-    assert_close(h @ h.T, identity, **near(k))
-    assert_close(h @ h, identity, **near(k))
-
-
-@given(directions())
-def test_determinant_is_minus_one(k):
-    determinant = torch.linalg.det(householder_matrix(k).double()).item()
-    assert determinant == pytest.approx(-1, abs=near(k)["atol"])
-
-
-@given(directions())
-def test_its_eigenvalues_are_minus_one_once_and_one(k):
-    expected = torch.tensor([-1.0] + (len(k) - 1) * [1.0], dtype=torch.float64)
-    assert_close(torch.linalg.eigvalsh(householder_matrix(k).double()), expected, **near(k))
-
-
-@given(directions(), st.data())
-def test_flips_its_direction_and_fixes_the_complement(k, data):
-    x, h = data.draw(vectors(len(k))), householder_matrix(k).double()
-    wide = unit_direction(k.double())
-    assert_close(h @ wide, -wide, **near(k))
-    across = x - (wide @ x) * wide
-    assert_close(h @ across, across, **near(k, x.norm().item()))
+    assert_close(h, torch.eye(len(k)) - 2 * torch.outer(wide, wide), **near(k), check_dtype=False)
 
 
 @given(directions(), st.data())
@@ -72,26 +49,6 @@ def test_reflect_is_the_matrix_and_keeps_lengths(k, data):
     assert reflected.dtype == k.dtype
     assert_close(reflected, householder_matrix(k) @ x, **near(k, length))
     assert reflected.norm().item() == pytest.approx(length, rel=near(k)["atol"])
-
-
-def test_leading_axes_are_one_reflection_each():
-    generator = torch.Generator().manual_seed(0)
-    k = unit_direction(torch.randn(2, 3, 5, dtype=torch.float64, generator=generator))
-    x = torch.randn(2, 3, 5, dtype=torch.float64, generator=generator)
-    matrices, reflected = householder_matrix(k), reflect(x, k)
-    assert matrices.shape == (2, 3, 5, 5)
-    for i in range(2):
-        for j in range(3):
-            assert_close(matrices[i, j], householder_matrix(k[i, j]), rtol=0, atol=0)
-            assert_close(reflected[i, j], matrices[i, j] @ x[i, j], **CLOSE)
-
-
-def test_gradients():
-    generator = torch.Generator().manual_seed(1)
-    h, x = (torch.randn(2, 4, dtype=torch.float64, generator=generator, requires_grad=True)
-            for _ in range(2))
-    assert torch.autograd.gradcheck(lambda h: householder_matrix(unit_direction(h)), h)
-    assert torch.autograd.gradcheck(lambda x, h: reflect(x, unit_direction(h)), (x, h))
 
 
 @pytest.mark.parametrize("call", [householder_matrix, lambda k: reflect(torch.ones(2), k)])

@@ -2,15 +2,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from shared import normal
 from torch.testing import assert_close
 
 from geolab.operators import stream_mix, stream_mix_write, stream_read
 
 CLOSE = dict(rtol=0, atol=1e-12)
-
-
-def normal(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
 
 @st.composite
@@ -38,19 +35,6 @@ def test_read_mix_and_write_are_their_sums(case, dtype):
     assert_close(stream_read(x32, w32), torch.einsum("...n,...nd->...d", weights, wide), **near)
     assert_close(stream_mix(x32, m32), mixed, **near)
     assert_close(stream_mix_write(x32, m32, w32, u32), mixed + written, **near)
-
-
-def test_a_matrix_gives_one_sum_per_row():
-    x, rows = normal(2, 3, 4, 5), normal(2, 3, 6, 4, seed=1)
-    sums = torch.stack([stream_read(x, a) for a in rows.unbind(-2)], dim=-2)
-    assert_close(stream_mix(x, rows), sums, **CLOSE)
-
-
-def test_one_stream_is_the_plain_residual():
-    x, update, one = normal(2, 3, 1, 5), normal(2, 3, 5, seed=1), torch.ones(1, dtype=torch.float64)
-    assert_close(stream_mix_write(x, one[None], one, update), x + update.unsqueeze(-2), rtol=0,
-                 atol=0)
-    assert_close(stream_read(x, one), x.squeeze(-2), rtol=0, atol=0)
 
 
 def test_inputs_stay_as_they_were():

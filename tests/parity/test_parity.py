@@ -46,10 +46,6 @@ def test_every_fixture_is_a_row():
     assert {path.stem for path in FIXTURES.glob("*.npz")} == {public.label for public in PUBLIC}
 
 
-def test_fixtures_are_small():
-    assert sum(path.stat().st_size for path in FIXTURES.glob("*.npz")) < 2_000_000
-
-
 def test_table_has_a_line_per_model():
     assert len(rows(PUBLIC[:2])) == len(PUBLIC[:2])
     assert text().count("\n") == len(PUBLIC)

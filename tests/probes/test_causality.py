@@ -37,11 +37,6 @@ def test_influence_on_vectors_is_the_mixing_matrix_up_to_one_factor_a_row():
     assert_close(measured / measured[:, :1], matrix.abs() / matrix[:, :1].abs())
 
 
-def test_influence_on_tokens_shows_which_entries_vanish():
-    matrix = torch.randn(T, T, generator=torch.Generator().manual_seed(1)).clamp(min=0)
-    assert torch.equal(influence(over_tokens(mixed_by(matrix)), tokens()) > 0, matrix != 0)
-
-
 def test_influence_on_tokens_is_the_change_that_a_replacement_makes():
     assert_close(influence(over_tokens(mixed_by(ONE_AHEAD)), tokens()), ONE_AHEAD.double())
 
@@ -61,10 +56,6 @@ class TestFuture:
         matrix[1, T - 1] = 1
         entries = influence(wrap(mixed_by(matrix)), x).triu(1).nonzero().tolist()
         assert entries == [[1, T - 1]]
-
-    def test_pooling_over_the_sequence_shows(self, wrap, x):
-        assert future_influence(wrap(lambda x: x * torch.sigmoid(x.mean(1, keepdim=True))),
-                                x) > 1e-3
 
 
 def test_a_product_that_vanishes_in_value_but_not_in_derivative_shows():

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from shared import shaken
+from shared import normal, shaken
 from torch import nn
 from torch.testing import assert_close
 
@@ -26,16 +26,12 @@ SEEDS = st.integers(0, 10_000)
 D = 8
 
 
-def gaussian(*shape, seed=0):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
 def norm(x):
     return nn.functional.layer_norm(x, x.shape[-1:], eps=1e-14)
 
 
 def sublayer(seed, activation=torch.tanh, width=D):
-    inner, outer = (gaussian(width, width, seed=2 * seed + k) / width**0.5 for k in (0, 1))
+    inner, outer = (normal(width, width, seed=2 * seed + k) / width**0.5 for k in (0, 1))
     return lambda x: activation(x @ inner) @ outer
 
 
@@ -64,7 +60,7 @@ def shift(x):
 
 
 def test_the_second_map_acts_first_in_the_first_term():
-    x = gaussian(3, D)
+    x = normal(3, D)
     # (2x + 1) − 2 (x + 1)
     assert_close(commutator(shift, double, x), torch.full_like(x, -1), **CLOSE)
 
@@ -73,16 +69,6 @@ def test_energy_by_hand_is_a_ratio_of_sums_over_the_batch():
     x = torch.tensor([[3.0, 4.0], [0.0, 5.0]], dtype=torch.float64)  # ‖x‖² = 50, ‖R‖² = 4
     assert float(commutator_energy(shift, double, x)) == pytest.approx(4 / 50)
     assert float(commutator_energy(shift, double, x, eps=50)) == pytest.approx(4 / 100)
-
-
-def test_rotations_of_a_plane_commute_and_of_space_do_not():
-    def rotation(angle):
-        return [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
-
-    x = gaussian(5, 2)
-    assert commutator_energy(linear(rotation(0.3)), linear(rotation(1.1)), x) < 1e-30
-    quarter = linear([[0, -1, 0], [1, 0, 0], [0, 0, 1]]), linear([[1, 0, 0], [0, 0, -1], [0, 1, 0]])
-    assert commutator_energy(*quarter, gaussian(5, 3)) > 0.1
 
 
 # The linearisations
@@ -102,7 +88,7 @@ def orders(make, x):
 @given(SEEDS)
 def test_the_residual_is_of_second_order_and_the_error_of_eq_17_of_third(seed):
     for row in orders(lambda scale: (step(sublayer(seed), scale), step(sublayer(seed + 1), scale)),
-                      gaussian(2, 5, D, seed=seed)):
+                      normal(2, 5, D, seed=seed)):
         assert row.max() < 1.2 * row.min() and row.min() > 1e-3
 
 
@@ -113,8 +99,8 @@ def test_eq_17_and_eq_18_are_those_of_finite_differences_for_every_residual(name
         torch.manual_seed(index)
         residual = shaken(make_residual(name, 8, 0, 1).double())
         maps.append(partial(residual, sublayer=sublayer(index)))
-    x = residual.expand(gaussian(1, 3, residual.outer)).detach()
-    x = x + gaussian(*x.shape, seed=1)  # H does nothing to streams that are equal
+    x = residual.expand(normal(1, 3, residual.outer)).detach()
+    x = x + normal(*x.shape, seed=1)  # H does nothing to streams that are equal
 
     def response(f, at):
         return (f(x + 1e-6 * at) - f(x - 1e-6 * at)).detach() / 2e-6 - at
@@ -143,47 +129,13 @@ def test_eq_17_goes_through_attention_in_every_mode(training, frozen):
         return step(attend, scale), step(sublayer(0), scale)
 
     with torch.no_grad():
-        for row in orders(make, gaussian(2, 5, D)):
+        for row in orders(make, normal(2, 5, D)):
             assert row.max() < 1.2 * row.min() and row.min() > 1e-3
-
-
-def test_eq_17_is_exact_in_one_region_of_piecewise_linear_maps_and_not_across():
-    def fold(x):
-        return torch.relu(x - 0.5)
-
-    def turn(x):
-        return torch.relu(x.flip(-1))
-
-    x = torch.tensor([[1.0, 2.0], [0.9, 0.7]], dtype=torch.float64)
-    near, far = (step(fold), step(turn)), (step(fold), step(turn, -1.0))  # the second crosses x = ½
-    assert_close(linear_commutator(*near, x), commutator(*near, x), **CLOSE)
-    assert commutator(*near, x).norm() > 0.1
-    assert (linear_commutator(*far, x) - commutator(*far, x)).norm() > 0.1
-
-
-def test_eq_18_is_eq_17_for_homogeneous_maps():
-    pair, x = (step(sublayer(0, torch.relu)), step(sublayer(1, torch.relu))), gaussian(4, D)
-    assert_close(jacobian_commutator(*pair, x), linear_commutator(*pair, x), **CLOSE)
-    assert linear_commutator(*pair, x).norm() > 0.1
-
-
-def test_eq_18_is_wrong_for_tanh():
-    pair, x = (step(sublayer(0), 0.01), step(sublayer(1), 0.01)), gaussian(4, D)
-    exact = commutator(*pair, x)
-    assert (linear_commutator(*pair, x) - exact).norm() < 0.02 * exact.norm()
-    assert (jacobian_commutator(*pair, x) - exact).norm() > 0.2 * exact.norm()
-
-
-def test_eq_18_predicts_nothing_under_pre_ln():
-    pair, x = (step(sublayer(0), 0.01, norm), step(sublayer(1), 0.01, norm)), gaussian(4, D)
-    exact = commutator(*pair, x)
-    assert jacobian_commutator(*pair, x).norm() < 1e-9 * exact.norm()
-    assert (linear_commutator(*pair, x) - exact).norm() < 0.02 * exact.norm()
 
 
 def test_a_linearisation_carries_no_graph():
     assert not linear_commutator(step(sublayer(0)), step(sublayer(1)),
-                                 gaussian(2, D).requires_grad_()).requires_grad
+                                 normal(2, D).requires_grad_()).requires_grad
 
 
 # The factors
@@ -193,7 +145,7 @@ def test_a_linearisation_carries_no_graph():
 def test_the_factors_are_bounded_and_their_product_is_the_energy(seed, exponent, activation, after):
     maps = [sublayer(seed, activation), sublayer(seed + 1)]
     maps = [post_ln(f) for f in maps] if after else [step(f, 10**exponent) for f in maps]
-    x = gaussian(3, D, seed=seed)
+    x = normal(3, D, seed=seed)
     factors = commutator_factors(*maps, x)
     assert -1e-12 <= factors.asymmetry <= 2 + 1e-12
     assert_close(math.prod(factors), commutator_energy(*maps, x, eps=0), rtol=1e-6, atol=0)
@@ -201,7 +153,7 @@ def test_the_factors_are_bounded_and_their_product_is_the_energy(seed, exponent,
 
 @given(SEEDS)
 def test_asymmetry_is_0_for_equal_responses_1_for_a_single_one_and_2_for_opposite_ones(seed):
-    x = gaussian(4, 2, seed=seed)
+    x = normal(4, 2, seed=seed)
     diagonal = linear([[2, 0], [0, 3]]), linear([[5, 0], [0, -1]])
     anticommuting = step(linear([[0, 1], [1, 0]])), step(linear([[1, 0], [0, -1]]))
     assert_close(asymmetry(*diagonal, x).item(), 0.0, **CLOSE)
@@ -211,7 +163,7 @@ def test_asymmetry_is_0_for_equal_responses_1_for_a_single_one_and_2_for_opposit
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_asymmetry_is_nan_where_nothing_responds(dtype):
-    x = gaussian(4, D).to(dtype)
+    x = normal(4, D).to(dtype)
     shifts = commutator_factors(shift, lambda x: x - math.pi, x)
     assert shifts.asymmetry.isnan() and shifts.interaction < 1e-12 and shifts.step > 0
     still = commutator_factors(lambda x: x, lambda x: x, x)
@@ -220,78 +172,14 @@ def test_asymmetry_is_nan_where_nothing_responds(dtype):
         asymmetry(double, shift, torch.zeros(2, D))
 
 
-@given(SEEDS)
-def test_a_near_identity_dilutes_the_mean_energy_and_not_the_asymmetry(seed):
-    x = gaussian(4, D, seed=seed)
-    operators = {"A": step(sublayer(seed)), "F": step(sublayer(seed + 1))}
-    alone = pairwise(operators, x)["A", "F"]
-    energies, asymmetries = [], []
-    for scale in (1e-3, 1e-4):
-        near = operators | {"C": step(sublayer(seed + 2), scale)}
-        energies.append(sum(pairwise(near, x).values()) / 3)
-        asymmetries.append(pairwise(near, x, asymmetry)["A", "C"])
-    assert energies[1] == pytest.approx(alone / 3, rel=0.01)
-    assert asymmetries[0] == pytest.approx(asymmetries[1], rel=0.05) and asymmetries[1] > 0.1
-
-
-def test_under_pre_ln_the_energy_falls_by_the_fourth_power_of_scale_and_the_asymmetry_stays():
-    pair, x = (step(sublayer(0), pre=norm), step(sublayer(1), pre=norm)), gaussian(16, D)
-    small, large = (commutator_factors(*pair, s * x) for s in (64, 128))
-    assert float(small.step / large.step) == pytest.approx(4, rel=0.02)
-    assert float(small.interaction / large.interaction) == pytest.approx(4, rel=0.02)
-    ratio = commutator_energy(*pair, 64 * x) / commutator_energy(*pair, 128 * x)
-    assert float(ratio) == pytest.approx(16, rel=0.02)
-    assert float(small.asymmetry) == pytest.approx(float(large.asymmetry), rel=0.02)
-
-
-def test_under_post_ln_an_input_that_is_not_normalised_hides_the_asymmetry():
-    pair, x = (post_ln(sublayer(0)), post_ln(sublayer(1))), norm(gaussian(16, D))
-    assert asymmetry(*pair, x) > 0.5
-    assert asymmetry(*pair, 10 * x) < 0.1
-
-
 # All orders
-
-
-@given(SEEDS, st.floats(-2, 1))
-def test_order_sensitivity_is_a_share(seed, exponent):
-    operators = {str(i): step(sublayer(seed + i), 10**exponent) for i in range(3)}
-    for about in ("input", "sum"):
-        assert 0 < order_sensitivity(operators, gaussian(3, D, seed=seed), about) <= 1
 
 
 @given(SEEDS)
 def test_about_the_sum_two_maps_have_half_their_asymmetry(seed):
-    first, second, x = step(sublayer(seed)), step(sublayer(seed + 1)), gaussian(3, D, seed=seed)
+    first, second, x = step(sublayer(seed)), step(sublayer(seed + 1)), normal(3, D, seed=seed)
     share = order_sensitivity({"first": first, "second": second}, x, about="sum")
     assert_close(2 * share, asymmetry(first, second, x), rtol=1e-9, atol=0)
-
-
-@pytest.mark.parametrize("about", ["input", "sum"])
-def test_an_identity_among_the_operators_changes_nothing(about):
-    operators, x = {str(i): step(sublayer(i)) for i in range(3)}, gaussian(3, D)
-    with_identity = operators | {"identity": lambda x: x}
-    assert_close(order_sensitivity(with_identity, x, about), order_sensitivity(operators, x, about),
-                 **CLOSE)
-
-
-def test_it_sees_the_operator_that_the_energy_of_the_others_does_not_contain():
-    operators, x = {"A": linear([[2, 0], [0, 3]]), "F": linear([[1, 0], [0, -1]])}, gaussian(4, 2)
-    assert order_sensitivity(operators, x) < 1e-30
-    operators["C"] = linear([[1, 1], [0, 1]])
-    assert pairwise(operators, x)["A", "F"] == 0 and order_sensitivity(operators, x) > 0.01
-
-
-def test_about_the_input_it_falls_with_the_square_of_the_steps_and_about_the_sum_it_stays():
-    x = gaussian(16, D)
-    def sensitivity(scale, about):
-        steps = {str(i): step(sublayer(i), scale) for i in range(3)}
-        return float(order_sensitivity(steps, x, about))
-
-    about_input, about_sum = ([sensitivity(scale, about) for scale in (0.02, 0.01)]
-                              for about in ("input", "sum"))
-    assert about_input[0] / about_input[1] == pytest.approx(4, rel=0.05)
-    assert about_sum[0] / about_sum[1] == pytest.approx(1, rel=0.05)
 
 
 def test_order_sensitivity_by_hand():
@@ -303,7 +191,7 @@ def test_order_sensitivity_by_hand():
 
 
 def test_it_refuses_what_it_cannot_order_or_pair():
-    x = gaussian(2, D)
+    x = normal(2, D)
     with pytest.raises(ValueError, match="operators must contain 2 to 4 maps.*'0'"):
         order_sensitivity({str(i): double for i in range(5)}, x)
     with pytest.raises(ValueError, match="about must be one of 'input', 'sum', got 'mean'"):
@@ -314,7 +202,7 @@ def test_it_refuses_what_it_cannot_order_or_pair():
 
 
 def test_pairwise_names_each_pair_once_in_the_order_given():
-    found = pairwise({"C": shift, "A": double, "F": lambda x: 3 * x}, gaussian(2, D), lambda i, j,
+    found = pairwise({"C": shift, "A": double, "F": lambda x: 3 * x}, normal(2, D), lambda i, j,
                      x: (i(x) - j(x)).mean())
     assert list(found) == [("C", "A"), ("C", "F"), ("A", "F")]
-    assert found["A", "F"] == pytest.approx(-float(gaussian(2, D).mean()))
+    assert found["A", "F"] == pytest.approx(-float(normal(2, D).mean()))

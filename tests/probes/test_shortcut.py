@@ -8,13 +8,9 @@ from torch.testing import assert_close
 from geolab.models import ContinuousModel, Transformer, TransformerConfig
 from geolab.operators import delta_update, stream_mix_write, stream_read
 from geolab.probes import (
-    composite_gain,
     operators_by_layer,
     shortcut_matrix,
-    spectrum,
     states,
-    statistics_by_layer,
-    stream_consensus,
 )
 from geolab.probes.shortcut import StepAlone
 from geolab.residuals import REGISTRY, Residual, make_residual
@@ -70,40 +66,6 @@ def test_they_are_what_takes_each_state_to_the_next():
                                             seen[1:], strict=True):
         update = module.sublayer(stream_read(before, layer.read))
         assert_close(stream_mix_write(before, layer.mix, layer.write, update), after)
-
-
-@pytest.mark.parametrize("name", ["delta", "delta-matrix", "benchmark-delta"])
-def test_a_delta_shortcut_has_one_eigenvalue_of_its_own(name):
-    for layer in operators_by_layer(model(name), inputs()):
-        found = spectrum(shortcut_matrix(layer))
-        # the guard of k makes it shorter than 1
-        assert_close(found.determinant, 1 - layer.beta, rtol=0, atol=1e-4)
-        values = found.singular_values.sort(-1).values
-        assert_close(values[..., 1:], torch.ones_like(values[..., 1:]), rtol=0, atol=1e-4)
-        assert_close(values.prod(-1), (1 - layer.beta).abs(), rtol=0, atol=1e-4)
-
-
-@pytest.mark.parametrize("name, orthogonal", [("emhc-cayley", True), ("emhc-exact", True),
-                                              ("emhc-geodesic", True), ("emhc-hybrid", False)])
-def test_rotations_are_isometries_and_a_soft_gate_loses_what_the_theorem_says(name, orthogonal):
-    for layer in operators_by_layer(model(name), inputs()):
-        smallest = spectrum(shortcut_matrix(layer)).singular_values[..., -1]
-        expected = torch.ones_like(smallest) if orthogonal else (2 * layer.gate - 1).abs()
-        assert_close(smallest, expected.expand_as(smallest), rtol=0, atol=1e-12)
-
-
-def test_probes_take_them():
-    free, bound = (torch.stack([layer.mix for layer in operators_by_layer(model(name), inputs())])
-                   for name in ("hyper", "mhc"))
-    one = torch.ones(2 * LAYERS, dtype=torch.float64)
-    # hyper-connections start at the identity
-    assert_close(composite_gain(free).forward, one, rtol=0, atol=1e-12)
-    # rows of mHC's H sum to one
-    assert_close(composite_gain(bound).forward, one, rtol=0, atol=1e-12)
-    assert (stream_consensus(bound)[-1] < 1).all()
-    layers = operators_by_layer(model("delta", beta_init=0.5), inputs())
-    beta = statistics_by_layer([layer.beta for layer in layers], threshold=1)
-    assert beta.mean.shape == (2 * LAYERS,) and beta.below.min() > 0.5
 
 
 # ---------------------------------------------------------------- the shortcut
@@ -162,21 +124,6 @@ def test_the_shortcut_is_the_jacobian_of_a_step_whose_coefficients_are_held(name
                               torch.eye(size // matrices.shape[-1]).double()) if t == s else 0
         assert_close(step[t, :, s], torch.as_tensor(expected).double().expand(size, size), rtol=0,
                      atol=1e-12)
-
-
-def test_each_control_has_a_shortcut_of_its_own():
-    def at(name, **options):
-        return shortcut_matrix(operators_by_layer(model(name, **options), inputs())[0]).double()
-
-    identity = torch.ones(1, 1, 1, 1, dtype=torch.float64)
-    for control in ({"erase": False}, {"erase": False, "normalize": False, "beta_fixed": 1.0}):
-        assert_close(at("delta-matrix", **control), identity, rtol=0, atol=0)
-    determinant = spectrum(at("delta-matrix", beta_fixed=1.0)).determinant
-    assert_close(determinant, torch.zeros_like(determinant), rtol=0, atol=1e-4)
-    assert_close(at("mgt", alpha_init=0.25), 0.75 * torch.eye(WIDTH).double().expand(2, 7, -1, -1),
-                 rtol=0, atol=1e-12)
-    assert_close(at("mgt", erase=False), identity, rtol=0, atol=0)
-    assert_close(at("additive"), torch.eye(WIDTH).double().expand(2, 7, -1, -1), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("operator, fields",

@@ -1,4 +1,4 @@
-"""What the tests of the residuals and of the probes have in common."""
+"""What the tests of the residuals, operators and probes have in common."""
 
 from itertools import pairwise
 
@@ -26,8 +26,12 @@ def sublayer():
     return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()).double()
 
 
-def vectors(*shape):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+def normal(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(shape, dtype=torch.float64,
+                       generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+vectors = normal  # of a network: (B, T, D)
 
 
 def networks(residual, layers=2, **options):

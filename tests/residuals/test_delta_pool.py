@@ -6,8 +6,6 @@ import torch
 from shared import CLOSE, WIDTH, shaken, sublayer
 from torch.testing import assert_close
 
-from geolab.models import Transformer, TransformerConfig
-from geolab.probes import future_influence
 from geolab.residuals import DeltaMatrix
 from geolab.residuals.delta_pool import POOLS, Pool
 
@@ -41,12 +39,6 @@ def test_a_pool_is_its_sum_by_hand(how):
     assert pool(X).shape == (2, 5, pool.features)
 
 
-def test_equal_columns_are_pooled_to_themselves():
-    x = some_state()[..., :1]
-    for how in ("mean", "attention"):
-        assert_close(Pool(WIDTH, 3, how).double()(x.expand(-1, -1, -1, 3)), x[..., 0], **CLOSE)
-
-
 @every_pool
 def test_the_direction_is_an_mlp_of_the_pooled_state(how):
     r, X = residual(map="v", direction_reads=how, eps=0.0), some_state()
@@ -71,25 +63,6 @@ def _written(r, X):
     return (beta[..., None] * direction).unsqueeze(-1) * change.unsqueeze(-2)
 
 
-@every_pool
-def test_a_network_with_both_is_causal_and_trains_every_parameter(how):
-    torch.manual_seed(0)
-    config = TransformerConfig.ddl(width=WIDTH, layers=2, heads=2)
-    model = shaken(Transformer(config, "delta-matrix", map="v", value="linear",
-                               direction_reads=how, beta_reads=how, expand="conv").double())
-    x = torch.randn(2, 6, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    assert future_influence(model, x) == 0
-    model(x).cos().sum().backward()
-    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters())
-
-
-@every_pool
-def test_gradients_are_right(how):
-    r = residual(map="v", value="linear", direction_reads=how, beta_reads=how)
-    X = some_state()[:1, :2].requires_grad_()
-    assert torch.autograd.gradcheck(lambda X: r(X, sublayer()), X)
-
-
 def test_a_frozen_gate_pools_nothing():
     assert not [name for name, _ in residual(beta_reads="attention",
                                              beta_fixed=1.0).named_parameters() if "beta" in name]
@@ -99,16 +72,3 @@ def test_a_generator_that_pools_the_state_asks_for_it():
     r, X = residual(beta_reads="mean"), some_state()
     with pytest.raises(ValueError, match=r"^a generator that pools the state needs it: "):
         r.coefficients(r.read(X), sublayer())
-
-
-@pytest.mark.parametrize("options, message", [
-    ({"beta_reads": "sum"}, "beta_reads must be one of 'context', 'mean', 'flatten', 'attention', "
-                            "got 'sum'"),
-    ({"direction_reads": "sum", "map": "v"},
-     "direction_reads must be one of 'input', 'mean', 'flatten', 'attention', got 'sum'"),
-    ({"direction_reads": "mean"}, "direction_reads='mean' needs map='v': .*")])
-def test_a_bad_option_is_named(options, message):
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        DeltaMatrix(WIDTH, **options)
-    with pytest.raises(ValueError, match="^how must be one of 'mean', 'flatten', 'attention'"):
-        Pool(WIDTH, 4, "sum")

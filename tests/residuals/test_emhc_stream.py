@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from geolab.penalties import collect_penalties
 from geolab.probes.shortcut import shortcut_matrix
-from geolab.residuals import Mixer, Stream
+from geolab.residuals import Mixer
 
 WIDTH, N, T = 6, 4, 3
 CLOSE = dict(rtol=1e-10, atol=1e-10)
@@ -72,32 +72,12 @@ def test_a_split_state_is_all_that_the_trunk_holds():
     assert torch.equal(residual.reduce(x), flat)
 
 
-def test_no_position_reads_another():
-    residual, x = make(lively=True), some_state()
-    for t in range(T):
-        assert_close(residual(x[:, t:t + 1], sublayer), residual(x, sublayer)[:, t:t + 1], **CLOSE)
-
-
 @given(seed=st.integers(0, 2**31), scale=st.floats(1e-2, 30))
 def test_the_smallest_singular_value_is_the_distance_of_the_gate_from_one_half(seed, scale):
     found = make(lively=True).coefficients(scale * some_state(seed))
     values = torch.linalg.svdvals(shortcut_matrix(found))
     assert_close(values[..., -1], (2 * found.gate - 1).abs(), rtol=0, atol=1e-10)
     assert values.max() < 1 + 1e-12
-
-
-def test_its_reflection_turns_the_state_over_where_that_of_the_streams_does_not():
-    x = some_state()
-    mixer, streams = make(lively=True).coefficients(x), Stream(WIDTH).double().coefficients(x)
-    ends = [mixer._replace(gate=torch.full_like(mixer.gate, gate)) for gate in (0.0, 1.0)]
-    for end, sign in zip(ends, (-1.0, 1.0)):
-        assert_close(torch.linalg.det(end.shortcut), torch.full((2, T), sign, dtype=torch.float64),
-                     rtol=0, atol=1e-10)
-    k = streams.direction
-    on_state = torch.kron(torch.eye(N).double() - 2 * k.unsqueeze(-1) * k.unsqueeze(-2),
-                          torch.eye(WIDTH).double())
-    assert_close(torch.linalg.det(on_state), torch.ones(2, T, dtype=torch.float64), rtol=0,
-                 atol=1e-10)
 
 
 def test_it_starts_near_the_identity_or_as_published_where_it_is_singular():
@@ -114,18 +94,3 @@ def test_a_penalty_is_the_mean_of_4_gate_1_minus_gate():
     gate = residual.coefficients(x).gate
     assert len(penalties) == 1
     assert_close(penalties[0], 0.3 * (4 * gate * (1 - gate)).mean(), **CLOSE)
-
-
-@pytest.mark.parametrize("options, message", [
-    ({"streams": 1}, "streams must be at least 2, got 1"),
-    ({"hidden": 0}, "hidden must be at least 1, got 0"),
-    ({"penalty": -1.0}, "penalty must be at least 0, got -1.0"),
-    ({"ends": "scaled"}, "ends must be one of 'copied', 'split', got 'scaled'"),
-    ({"router_reads": "x"}, "router_reads must be one of 'state', 'mixed', got 'x'"),
-    ({"norm": "batch"}, "norm must be one of 'rms', 'layer', got 'batch'"),
-    ({"norm_eps": 0.0}, "norm_eps must be positive, got 0.0"),
-    ({"start": "zero"}, "start must be one of 'plane', 'published', got 'zero'"),
-])
-def test_a_bad_option_is_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        Mixer(WIDTH, **options)

@@ -6,7 +6,7 @@ import torch
 from shared import CLOSE, STREAMS, WIDTH, networks, shaken, sublayer, vectors
 from torch.testing import assert_close
 
-from geolab.probes import future_influence, states
+from geolab.probes import states
 from geolab.residuals import HyperConnections
 
 FORMS = [dict(dynamic=False), dict(tanh=True), dict(tanh=False)]
@@ -58,68 +58,3 @@ def test_sublayers_read_the_streams_in_turn(index):
     assert torch.equal(read, torch.eye(STREAMS)[index % STREAMS].expand(1, 2, -1))
     assert torch.equal(write, torch.ones(1, 2, STREAMS))
     assert torch.equal(mix, torch.eye(STREAMS).expand(1, 2, -1, -1))
-
-
-def test_nothing_bounds_the_mix():
-    residual = shaken(HyperConnections(WIDTH).double())
-    with torch.no_grad():
-        residual.static.mul_(100)
-    mix = residual.coefficients(vectors(1, 3, STREAMS, WIDTH)).mix
-    assert torch.linalg.matrix_norm(mix, 2).min() > 10
-
-
-def test_a_static_one_has_the_same_coefficients_everywhere():
-    residual = shaken(HyperConnections(WIDTH, dynamic=False).double())
-    mix = residual.coefficients(vectors(2, 3, STREAMS, WIDTH)).mix
-    assert_close(mix, mix[:1, :1].expand_as(mix), rtol=0, atol=0)
-    mix = shaken(HyperConnections(WIDTH).double()).coefficients(vectors(2, 3, STREAMS, WIDTH)).mix
-    assert (mix[0, 0] - mix[0, 1]).abs().max() > 1e-2
-
-
-def test_each_stream_generates_its_own_row():
-    residual, x = shaken(HyperConnections(WIDTH).double()), vectors(1, 1, STREAMS, WIDTH)
-    before, changed = residual.coefficients(x), x.clone()
-    changed[..., 2, :] += torch.arange(WIDTH)
-    after = residual.coefficients(changed)
-    moved = [(a - b).abs() > 0 for a, b in zip(after, before, strict=True)]
-    others = [0, 1, 3]
-    assert moved[0][..., 2].all() and moved[1][..., 2].all() and moved[2][..., 2].all()
-    assert not (moved[0][..., others].any() or moved[1][..., others].any()
-                or moved[2][..., others].any())
-
-
-def test_the_scale_learns_from_the_second_step_on():
-    # the generator starts at zero (paper): first it learns alone, then its scale does
-    network, _ = networks("hyper")
-    for reached in (False, True):
-        network.zero_grad()
-        network(vectors(2, 5, WIDTH)).cos().sum().backward()
-        for layer in network.layers:
-            assert layer.residual.generate.weight.grad.abs().max() > 1e-8
-            assert layer.residual.static.grad.abs().max() > 1e-6
-            assert (layer.residual.scale.grad.abs().max() > 1e-8) == reached
-        torch.optim.SGD(network.parameters(), lr=1.0).step()
-
-
-@every_form
-def test_it_stays_causal_when_trained(options):
-    network, _ = networks("hyper", **options)
-    assert future_influence(shaken(network), vectors(2, 7, WIDTH)) == 0
-
-
-def test_no_static_weight_is_decayed():
-    residual = HyperConnections(WIDTH)
-    # as `fit` chooses
-    assert {name for name, p in residual.named_parameters() if p.ndim >= 2} == {"generate.weight"}
-
-
-@pytest.mark.parametrize("options, message", [
-    ({"streams": 0}, "streams must be at least 1, got 0"),
-    ({"streams": 1.5}, "streams must be a whole number, got 1.5"),
-    ({"streams": "4"}, "streams must be a whole number, got '4'"),
-    ({"dynamic": "static"}, "dynamic must be one of True, False, got 'static'"),
-    ({"tanh": "none"}, "tanh must be one of True, False, got 'none'"),
-])
-def test_a_wrong_configuration_is_refused(options, message):
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        HyperConnections(WIDTH, **options)

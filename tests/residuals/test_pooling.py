@@ -2,7 +2,6 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from geolab.probes import future_influence, influence
 from geolab.residuals.pooling import BlockDiagonal, Generator, pool
 
 CLOSE = dict(rtol=1e-12, atol=1e-12)
@@ -22,11 +21,6 @@ def test_token_is_x_and_sequence_one_mean_for_all():
     x = vectors()
     assert pool(x, "token") is x
     assert_close(pool(x, "sequence"), x.mean(1)[:, None], **CLOSE)
-
-
-def test_the_last_causal_mean_is_the_sequences():
-    x = vectors()
-    assert_close(pool(x, "causal")[:, -1:], pool(x, "sequence"), **CLOSE)
 
 
 def test_half_precision_adds_up_in_float():
@@ -71,19 +65,6 @@ def test_nets_side_by_side_are_generators_of_their_own(how):
             "0.down.bias": generator[0].down.bias[rows],
             "1.weight": generator[1].weight[outputs], "1.bias": generator[1].bias[outputs]})
         assert_close(numbers, alone(x), **CLOSE)
-
-
-@pytest.mark.parametrize("normalise", [False, True])
-def test_what_a_generator_reads(normalise):
-    generators = {how: Generator(6, 5, 3, how, normalise).double()
-                  for how in ("causal", "token", "sequence")}
-    x, past = vectors(), torch.ones(7, 7).tril() > 0
-    for how in ("causal", "token"):
-        assert future_influence(generators[how], x) == 0
-    assert influence(generators["causal"], x)[past].min() > 0
-    assert influence(generators["token"], x)[~torch.eye(7, dtype=bool)].max() == 0
-    spread = lambda x: generators["sequence"](x).expand(-1, 7, -1)
-    assert influence(spread, x).min() > 0
 
 
 @pytest.mark.parametrize("how", ["mean", "", "Causal"])

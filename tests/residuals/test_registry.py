@@ -1,4 +1,5 @@
 import inspect
+import itertools
 import pickle
 import pkgutil
 import sys
@@ -6,13 +7,15 @@ from importlib import import_module
 
 import pytest
 import torch
-from shared import CLOSE, shaken
+from shared import CLOSE, FORMS, shaken
 from torch.testing import assert_close
 
 from geolab import residuals
 from geolab.models import ContinuousModel, Transformer, TransformerConfig
 from geolab.probes import future_influence
 from geolab.residuals import REGISTRY, Additive, Delta, Normed, Residual, make_residual
+from geolab.residuals.delta import VALUES
+from geolab.residuals.delta_matrix import COMPRESSORS, EXPANSIONS
 
 every_residual = pytest.mark.parametrize("name", sorted(REGISTRY))
 
@@ -27,6 +30,30 @@ def takes(name, **options):
 
 SEQUENCE_POOLED = [(name, {"pool": "sequence"}) for name in REGISTRY
                    if takes(name, pool="sequence")]
+# options beside those of FORMS, in which an equation has another term
+_DELTA = [{"map": map, "value": value, "gate": gate} for (map, value), gate in itertools.product(
+    [*(("k", value) for value in VALUES), ("v", "sigmoid4"), ("v", "linear")], ("linear", "mlp"))]
+_MATRIX = [{"compress": compress, "expand": expand}
+           for compress, expand in itertools.product(COMPRESSORS, EXPANSIONS)]
+_MORE = {
+    "delta": [*_DELTA, {"erase": False}, {"context": "sublayer"}],
+    "delta-matrix": [
+        *_MATRIX, {"erase": False}, {"beta_fixed": 1.0}, {"context": "sublayer", "tied": True},
+        {"erase": False, "normalize": False, "beta_fixed": 1.0}, {"channels": 3, "kernel": 2},
+        {"compress": "channel", "expand": "conv", "map": "v", "gate": "mlp"},
+        *({"map": "v", "value": "linear", "direction_reads": how, "beta_reads": how,
+           "expand": "conv"}
+          for how in ("mean", "flatten", "attention"))],
+    "emhc-hybrid": [{"gate": "hard"}], "emhc-stream": [{"gate": "hard"}, {"router_reads": "mixed"}],
+    "hyper": [{"tanh": False}], "jpmhc": [{"retraction": "exact"}], "mgt": [
+        {"gate": False, "erase": False}],
+}
+ALL = [*FORMS, *((name, options) for name, forms in _MORE.items() for options in forms),
+       *((name, {"pool": "token"}) for name, _ in SEQUENCE_POOLED), *SEQUENCE_POOLED]
+every_form = pytest.mark.parametrize("name, options", ALL)
+# what multiplies numbers that are 0 or equal at the start learns from the second step on
+LATE = ("residual.scale", "maps.scale", "head.scale", "norm.weight", "norm.bias",
+        "pool.query")
 
 
 def network(residual, **options):
@@ -93,15 +120,13 @@ def test_an_option_of_any_kind_is_told_and_another_error_is_left_alone():
 
 # ---------------------------------------------------------------- the future
 
-@pytest.mark.parametrize("name, options",
-                         [*((name, {}) for name in sorted(REGISTRY)), *SEQUENCE_POOLED])
+@every_form
 def test_a_residual_reads_the_future_exactly_when_it_is_labelled_so(name, options):
-    model = network(name, **options)
     x = torch.randn(2, 7, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    leaks = {layer.residual.leaks for layer in model.trunk.layers}
-    assert leaks == {"pool" in options}  # by default none does
+    model, leaks = shaken(network(name, **options)), options.get("pool") == "sequence"
+    assert {layer.residual.leaks for layer in model.trunk.layers} == {leaks}
     influence = future_influence(model, x)
-    assert influence > 1e-12 if options else influence == 0
+    assert influence > 1e-12 if leaks else influence == 0
 
 
 def test_what_is_published_with_a_leak_can_be_asked_for_it():
@@ -138,10 +163,10 @@ def test_a_registered_class_is_imported_from_the_package_and_pickled_from_its_fi
     assert pickle.loads(pickle.dumps(residual)) is residual
 
 
-@every_residual
-def test_its_gradient_is_the_slope_of_what_it_computes(name):
+@pytest.mark.parametrize("name, options", [form for form in ALL if form[1].get("gate") != "hard"])
+def test_its_gradient_is_the_slope_of_what_it_computes(name, options):
     """Also through the coefficients that it makes of the state: nothing on the way is detached."""
-    model = shaken(network(name))
+    model = shaken(network(name, **options))
     generator = torch.Generator().manual_seed(0)
     x, along, weights = torch.randn(3, 2, 8, 6, dtype=torch.float64, generator=generator)
 
@@ -154,22 +179,29 @@ def test_its_gradient_is_the_slope_of_what_it_computes(name):
     assert slope.item() == pytest.approx(by_difference.item(), rel=1e-5, abs=1e-7)
 
 
-@every_residual
-def test_training_lowers_the_loss_and_reaches_every_parameter(name):
-    model = network(name)
+@every_form
+def test_training_lowers_the_loss_reaches_every_parameter_and_leaves_nothing_behind(name, options):
+    model = network(name, **options)
     x = torch.randn(4, 8, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    before = pickle.dumps(model)
+    model(x)
+    assert pickle.dumps(model) == before and not list(model.buffers())
     optimizer, losses = torch.optim.AdamW(model.parameters(), lr=1e-3), []
-    reached = dict.fromkeys(dict(model.named_parameters()), False)
-    for _ in range(3):  # a scale of what starts at zero is reached at the second step
+    reached = []
+    for _ in range(3):
         loss = (model(x) - x).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-        reached |= {part: True for part, p in model.named_parameters() if p.grad is not None
-                    and p.grad.abs().sum() > 0}
+        reached.append({part for part, p in model.named_parameters() if p.grad is not None
+                        and p.grad.abs().max() > 0})
     assert losses[2] < losses[1] < losses[0]
-    assert all(reached.values()), [part for part, was in reached.items() if not was]
+    every = {part for part, _ in model.named_parameters()}
+    if options.get("expand") != "conv":  # the first pool reads equal columns
+        every.discard("trunk.layers.0.residual.direction_pool.query")
+    assert all(part.endswith(LATE) for part in every - reached[0])
+    assert reached[1] | reached[2] == every
 
 
 @every_residual

@@ -7,19 +7,6 @@ from geolab.show.letter import F, draw_depth, draw_letter, moved
 MIRROR = np.diag([-1.0, 1.0])
 
 
-def test_no_turn_or_mirror_maps_the_letter_to_itself():
-    """Otherwise a picture of it could hide what a map did."""
-    for angle in np.linspace(0, 2 * np.pi, 24, endpoint=False):
-        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-        for by in (turn, turn @ MIRROR):
-            distance = np.linalg.norm(moved(F, by)[:, None] - F[None], axis=-1).min(0).max()
-            assert distance > 0.1 or np.allclose(by, np.eye(2))
-
-
-def test_a_map_is_a_matrix_or_a_function():
-    assert np.allclose(moved(F, MIRROR), moved(F, lambda points: points * [-1, 1]))
-
-
 @pytest.mark.parametrize("by, shapes", [(None, 1), (MIRROR, 2)])
 def test_the_letter_before_the_map_is_drawn_too(by, shapes):
     _, axes = subplots()

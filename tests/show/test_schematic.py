@@ -52,14 +52,6 @@ def test_a_canvas_is_bare_and_has_the_limits_that_it_was_given(options):
             assert across == pytest.approx(up)
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3])
-def test_axes_fill_the_figure_row_by_row_without_a_gap(rows):
-    figure, panels = canvas(3, rows=rows)
-    drawn(figure)
-    for row, axes in enumerate(np.atleast_1d(panels)):
-        assert axes.get_position().bounds == pytest.approx((0, 1 - (row + 1) / rows, 1, 1 / rows))
-
-
 @pytest.mark.parametrize("value", [0, -2.0, float("nan")])
 def test_a_canvas_without_height_is_refused(value):
     with pytest.raises(ValueError, match=f"height must be a positive .*{value}"):

@@ -89,11 +89,6 @@ class TestLive:
             box.sliders["beta"].value = beta
             assert shown(box) == figures.svg(point(beta))
 
-    def test_two_sliders_draw_together(self):
-        box = explore(point, beta=np.linspace(0, 2, 5), gate=(0, 1))
-        assert (box.sliders["beta"].value, box.sliders["gate"].value) == (1.0, 1)
-        box.sliders["gate"].value, box.sliders["beta"].value = 0, 0.5
-        assert shown(box) == figures.svg(point(0.5, 0))
 
     def test_it_shows_picture_sliders_and_message_in_order(self):
         box = explore(point, beta=[0, 1], gate=[0, 1])
@@ -175,11 +170,6 @@ class TestStatic:
         # lines that repeat do not cut a frame into pieces
         assert max(len(runs) for runs in data["frames"]) < 20
 
-    def test_the_middle_frame_stands_in_the_page_without_javascript(self):
-        page = self.page(**self.VALUES)
-        before, _ = page.split('<script type="application/json">')
-        assert figures.svg(point(1, 0.5)).strip() in before
-        assert before.count("<svg") == 1
 
     def test_sliders_start_at_the_middle_frame_and_carry_their_names(self):
         page = Page(self.page(**self.VALUES))
@@ -250,12 +240,6 @@ class TestStatic:
         assert f'aria-label="{html.escape(f"Alt {text}")}"' in page
         assert frames(data)[1] == figures.svg(titled(0, text))
 
-    def test_two_figures_on_a_page_do_not_share_state(self):
-        before = self.page(beta=[0, 1]).split("<script")[0]
-        assert 'id="' not in re.sub(r"<svg.*?</svg>", "", before, flags=re.S)
-
-    def test_the_same_call_gives_the_same_page(self):
-        assert self.page(**self.VALUES) == self.page(**self.VALUES)
 
     def test_frames_too_large_for_a_page_are_refused(self):
         def noise(seed):
@@ -266,7 +250,7 @@ class TestStatic:
 
         message = r"the frames of noise take [\d,]+ bytes, more than 400,000: use fewer values"
         with pytest.raises(ValueError, match=message):
-            explore(noise, seed=range(20))
+            explore(noise, seed=range(6))
 
 
 # ---------------------------------------------------------------- errors, in both lives
@@ -278,26 +262,16 @@ def either(request):
 
 @pytest.mark.usefixtures("either")
 class TestErrors:
-    def test_no_slider(self):
-        with pytest.raises(ValueError, match="explore needs at least one slider"):
-            explore(point)
-
-    def test_an_empty_list(self):
-        with pytest.raises(ValueError, match="empty list for gate"):
-            explore(point, beta=[1], gate=[])
-
-    def test_an_empty_slider(self):
-        with pytest.raises(ValueError, match="values must have at least one entry"):
-            slider([])
-
-    @pytest.mark.parametrize("wrong", [{"marks": {"c": "none"}}, {"start": "c"}])
-    def test_a_mark_that_is_no_value(self, wrong):
-        with pytest.raises(ValueError, match="must be one of the values, got 'c'"):
-            slider(["a", "b"], **wrong)
-
-    def test_too_many_combinations(self):
-        with pytest.raises(ValueError, match="got 102 combinations, more than 100"):
-            explore(point, beta=range(6), gate=range(17))
+    @pytest.mark.parametrize("call, message", [
+        (lambda: explore(point), "explore needs at least one slider"),
+        (lambda: explore(point, beta=[1], gate=[]), "empty list for gate"),
+        (lambda: slider([]), "values must have at least one entry"),
+        (lambda: slider(["a", "b"], marks={"c": "none"}), "one of the values, got 'c'"),
+        (lambda: slider(["a", "b"], start="c"), "must be one of the values, got 'c'"),
+        (lambda: explore(point, beta=range(6), gate=range(17)), "got 102 combinations")])
+    def test_values_that_make_no_slider(self, call, message):
+        with pytest.raises(ValueError, match=message):
+            call()
 
     @pytest.mark.parametrize("doc", [None, "", "  \n"])
     def test_no_docstring(self, doc):

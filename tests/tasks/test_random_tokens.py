@@ -14,16 +14,6 @@ def test_the_target_is_the_next_token():
     assert inputs.min() >= 0 and inputs.max() < 64
 
 
-def test_tokens_are_uniform_and_do_not_follow_from_one_another():
-    inputs, targets = RandomTokens(vocabulary=8).sample("train")
-    single = torch.bincount(targets.flatten(), minlength=8)
-    pairs = torch.bincount((8 * inputs + targets).flatten(), minlength=64)
-    for table in (single, pairs):
-        expected = targets.numel() / len(table)
-        freedom = len(table) - 1
-        assert ((table - expected) ** 2 / expected).sum() < freedom + 5 * math.sqrt(2 * freedom)
-
-
 @pytest.mark.parametrize("vocabulary, length", [(64, 24), (5, 3)])
 def test_a_peek_scores_what_is_promised(vocabulary, length):
     """The model reads its input one step ahead and knows nothing about the last target."""

@@ -52,15 +52,6 @@ def test_the_target_is_the_next_byte(seed):
         assert torch.equal(inputs[1:, 0], targets[:-1, -1])  # side by side
 
 
-def test_a_seed_draws_other_windows_of_the_same_split():
-    task = Text(context=16)
-    text = module.sample_text("validation")
-    drawn = task.sample("validation", seed=1)
-    assert torch.equal(drawn.inputs, task.sample("validation", seed=1).inputs)
-    assert not torch.equal(drawn.inputs, task.sample("validation", seed=2).inputs)
-    assert all(bytes(row.tolist()) in text for row in drawn.inputs[:50])
-
-
 def test_the_splits_part_the_file_in_two():
     train, validation = module.sample_text("train"), module.sample_text("validation")
     path = files("geolab.tasks") / "data" / "jargon.txt"

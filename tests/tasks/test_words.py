@@ -40,10 +40,6 @@ def test_numbers_go_by_frequency_and_the_rest_is_unknown(rhyme):
     assert task.sample("validation").inputs[0].tolist() == [1, 0, 3, 0]
 
 
-def test_a_corpus_that_holds_unknowns_has_no_second_number_for_them(rhyme):
-    assert Words(types=100, context=4, corpus="ptb").words().count("<unk>") == 1
-
-
 def test_the_sample_in_words():
     task = Words()
     train, validation = task.sample("train"), task.sample("validation")
@@ -82,12 +78,6 @@ def test_the_baselines_of_a_small_text_by_hand(rhyme):
     assert task.most_frequent() == ("<unk>", 4 / 6)
 
 
-def test_baselines_are_above_the_bound_and_in_order():
-    scores = Words().baselines()
-    assert Words().bayes_floor() == 0 < scores["bigram"] < scores["unigram"] < scores["uniform"]
-    assert scores["uniform"] == math.log(2001)
-
-
 def test_the_accuracy_that_costs_nothing():
     task = Words()
     word, accuracy = task.most_frequent()
@@ -110,3 +100,9 @@ def test_bad_arguments_are_refused():
     message = r"context must be shorter than the \d+ tokens of the text, got 30000"
     with pytest.raises(ValueError, match=message):
         Words(context=30_000).sample("validation")
+
+
+def test_baselines_are_above_the_bound_and_in_order():
+    scores = Words().baselines()
+    assert Words().bayes_floor() == 0 < scores["bigram"] < scores["unigram"] < scores["uniform"]
+    assert scores["uniform"] == math.log(2001)
