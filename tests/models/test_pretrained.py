@@ -1,10 +1,15 @@
 """A pretrained network comes by name, from the disk, or tells how it is fetched."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
+from geolab.graft import residual_stream
 from geolab.models import pretrained as module
 from geolab.models.pretrained import PUBLISHED, find, pretrained, untrained
+from studies.engine import results
 
 
 @pytest.fixture
@@ -37,12 +42,16 @@ def test_what_broke_off_leaves_nothing(nowhere, monkeypatch):
     assert [path.name for path in nowhere.iterdir()] == ["seen"]
 
 
-def test_the_network_knows_the_capital_of_france():
-    """The real one, where `make model` has fetched it."""
+def here():
+    """The real network, where `make model` has fetched it."""
     try:
-        model, tokenizer, source = pretrained("smollm2-135m")
+        return pretrained("smollm2-135m")
     except FileNotFoundError as missing:
         pytest.skip(str(missing))
+
+
+def test_the_network_knows_the_capital_of_france():
+    model, tokenizer, source = here()
     assert "instruction-tuned" in source
     tokens = tokenizer("The capital of France is", return_tensors="pt").input_ids
     said = model(tokens).logits[0, -1].argmax()
@@ -51,3 +60,24 @@ def test_the_network_knows_the_capital_of_france():
     assert twin.config is model.config and twin(tokens).logits.softmax(-1).amax() < 0.01
     assert not any(p.requires_grad for p in model.parameters())
     assert model.dtype == torch.float32
+
+
+def test_the_readme_s_lines_take_it_apart(capsys):
+    here()
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+    block, = re.findall(r"## A real network\n.*?```python\n(.*?)```", readme, re.S)
+    names = {}
+    exec(block, names)
+    assert len(names["states"]) == 61 and capsys.readouterr().out.strip()
+
+
+def test_stored_numbers_are_those_of_this_copy():
+    """Where the copy on this machine is the measured one, it gives the stored lengths."""
+    model, tokenizer, source = here()
+    stored = results.stored("real_sentence")
+    if source != stored["network"]:
+        pytest.skip(f"measured on {stored['network']}, and here is {source}")
+    told = stored["trained"]
+    tokens = tokenizer(told["text"], return_tensors="pt").input_ids
+    lengths = torch.stack([x[0].norm(dim=-1) for x in residual_stream(model, tokens).states()])
+    torch.testing.assert_close(lengths, torch.tensor(told["lengths"]), rtol=1e-2, atol=1e-2)

@@ -9,6 +9,7 @@ import pytest
 
 from studies import ledger
 from studies.claims.hypothesis import BOOK, HYPOTHESES
+from studies.claims.observation import OBSERVATIONS
 from studies.engine import results
 from studies.engine.judge import Effect
 from studies.engine.protocol import WARMUPS
@@ -106,4 +107,4 @@ def test_a_label_that_is_not_there_is_refused():
 def test_pages_refer_to_rows_that_are_there():
     pages = [*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("book/*.ipynb")]
     used = {label for path in pages for label in re.findall(r"\{row\}`([^`]+)`", text(path))}
-    assert used <= {h.label for h in HYPOTHESES}
+    assert used <= {row.label for row in (*HYPOTHESES, *OBSERVATIONS)}

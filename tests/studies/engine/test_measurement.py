@@ -1,0 +1,60 @@
+"""A study that trains nothing keeps what it has measured, and refuses what other code measured."""
+
+import json
+
+import pytest
+
+from studies.__main__ import main
+from studies.engine.measurement import Measurement, measure
+from studies.engine.refusal import Refused
+from studies.experiments.real_network import network
+from studies.experiments.registry import MEASUREMENTS, STUDIES
+
+
+def study(parts, file=__file__):
+    return Measurement("toy", "What?", lambda: parts, lambda found: {"found": found}, file)
+
+
+def test_what_is_measured_is_kept_and_not_measured_again(tmp_path):
+    calls = []
+
+    def part():
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return {"x": len(calls)}
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(study({"a/1": part, "a/2": part}), tmp_path)
+    found = measure(study({"a/1": part, "a/2": part}), tmp_path)
+    assert found["found"] == {"a/1": {"x": 1}, "a/2": {"x": 3}} and len(calls) == 3
+    assert json.loads((tmp_path / "toy" / "a.2.json").read_text()) == {"x": 3}
+
+
+def test_measurements_of_other_code_are_refused(tmp_path):
+    place = tmp_path / "toy"
+    place.mkdir()
+    (place / "sources").write_text("other")
+    with pytest.raises(Refused, match="that other code made"):
+        measure(study({}), tmp_path)
+    assert measure(study({}), tmp_path, "only a name changed")["forced"]["reason"]
+
+
+def test_what_is_not_on_this_machine_is_refused_by_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("GEOLAB_CACHE", str(tmp_path))
+    network.cache_clear()
+    with pytest.raises(SystemExit):
+        main(["real", "--out", str(tmp_path / "x.json"), "--folder", str(tmp_path / "runs")])
+    assert "make model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [["--arm", "x"], ["--device", "cuda"], ["--seeds", "1"],
+                                    ["--size", "gpu"], ["--check"]])
+def test_what_is_for_training_is_refused(option, capsys):
+    with pytest.raises(SystemExit):
+        main(["real", *option])
+    assert capsys.readouterr().err
+
+
+def test_no_name_is_taken_twice():
+    assert not set(STUDIES) & set(MEASUREMENTS)
