@@ -219,3 +219,18 @@ def test_what_delta_gains_here():
 def test_its_rows_are_in_the_ledger():
     labels = re.findall(r"\{row\}`([^`]*)`", PAGE)
     assert len(labels) > 12 and set(labels) <= {h.label for h in HYPOTHESES}
+
+
+def test_the_cost_in_a_real_network():
+    """The table holds the stored numbers, and says of each graft that it changes no prediction."""
+    table = PAGE.partition("| residual | new weights, millions | largest change")[2]
+    lines = [line.strip("| ").split(" | ") for line in table.partition("\n\n")[0].splitlines()[2:]]
+    grafts = results.stored("real_graft")["grafts"]
+    assert [line[0].replace("`", "") for line in lines] == list(grafts)
+    for line, found in zip(lines, grafts.values()):
+        assert float(line[1]) == round(found["new weights"] / 1e6, 2)
+        assert abs(found["loss after"] - found["loss before"]) < 1e-5
+        for cell, what in zip(line[3:], ("step", "new token")):
+            told = [float(number) for number in re.findall(r"\d+\.\d+", cell)]
+            assert told == [round(x, 2) for x in (found[f"{what}, ratio"],
+                                                  *found[f"{what}, least and most"])]
