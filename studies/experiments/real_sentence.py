@@ -4,6 +4,7 @@ The chapter "What a residual stream looks like" opens with it, and the others co
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -94,6 +95,38 @@ def silence(text: str) -> dict:
             "lost": _table(list(lost)), "instead": instead}
 
 
+def one_number(text: str) -> dict:
+    """What the next word loses when an update lacks one number, and when it is this number alone.
+
+    The updates are those that write and erase most: F11 at the first token, F10 at the last one.
+    """
+    model = network("trained")[0]
+    tokens = tokens_of(text)
+    stream = residual_stream(model, tokens)
+    states, steps = stream.states(), list(stream.sublayers)
+    answer = int(stream.head(states[-1])[0, -1].argmax())
+    loudest = int(torch.stack([x[0, 0].norm() for x in states]).argmax())
+    coordinate = int(states[loudest][0, 0].abs().argmax())
+    at = F.one_hot(torch.tensor(coordinate), states[0].shape[-1]).bool()
+
+    def lost(i: int, place: int, kept: Tensor) -> float:
+        def update(x: Tensor) -> Tensor:
+            found = steps[i].update(x).clone()
+            found[:, place] *= kept
+            return found
+        run: list[Step] = list(steps)
+        run[i] = replace(steps[i], update=update)
+        said = [stream.head(x)[0, -1].log_softmax(-1)[answer]
+                for x in (states[-1], end(states[i], run[i:]))]
+        return float(f"{said[0] - said[1]:.4g}")
+
+    names = [step.name for step in steps]
+    return {f"{name} at token {place}": {"without it": lost(names.index(name), place, ~at),
+                                         "it alone": lost(names.index(name), place, at),
+                                         "without all": lost(names.index(name), place, at & ~at)}
+            for name, place in (("F11", 0), ("F10", tokens.shape[1] - 1))}
+
+
 def _without(stream: ResidualStream, states: list[Tensor], i: int, places: slice) -> Tensor:
     run: list[Step] = list(stream.sublayers)
     run[i] = silenced(stream.sublayers[i], places)
@@ -126,6 +159,7 @@ def parts() -> dict[str, Callable[[], dict]]:
     return {"trained": partial(lengths, "trained", SENTENCE),
             "untrained": partial(lengths, "untrained", SENTENCE),
             "lens": partial(lens, SENTENCE), "silence": partial(silence, SENTENCE),
+            "one number": partial(one_number, SENTENCE),
             "senses": senses,
             **{f"lens {i}": partial(lens, text) for i, text in enumerate(ALIKE)}}
 
