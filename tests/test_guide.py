@@ -23,7 +23,7 @@ NAMES = "rezero or sorting or stable_rank or tiny or has_a_case or is_registered
 TESTS = ("residuals", "models/test_backbone.py", "probes/test_every_probe.py",
          "probes/test_stable.py", "tasks/test_registry.py", "studies/test_studies.py",
          "test_house.py")
-LAWS = ("test_no_output_reads_the_future[token-rezero", "test_every_public_probe_has_a_case",
+LAWS = ("test_no_token_reads_the_future[rezero", "test_every_public_probe_has_a_case",
         "test_every_probe_measures_a_model_with_this_residual[rezero",
         "test_a_half_state_keeps_its_dtype_beside_weights_of_float32[rezero",
         "test_no_baseline_is_below_the_floor[sorting", "test_the_stored_file_is_of_these_arms[tiny",

@@ -32,11 +32,13 @@ def twice(x):
 LABELS = torch.arange(14) % 3
 CASES = {  # each public probe at a model (B, T, 5) -> (B, T, 5) and an input of it
     "asymmetry": lambda m, x: probes.asymmetry(m, twice, x),
+    "between_writes": lambda m, x: probes.between_writes([x, m(x) - x]).cosine[1, 0],
     "cech_residual": lambda m, x: probes.cech_residual(last_state(m, x), window=3, stride=1),
     "commutator": lambda m, x: probes.commutator(m, twice, x),
     "commutator_energy": lambda m, x: probes.commutator_energy(m, twice, x),
     "commutator_factors": lambda m, x: probes.commutator_factors(m, twice, x),
     "composite_gain": lambda m, x: probes.composite_gain(matrices(m, x)),
+    "delta_rate": lambda m, x: probes.delta_rate(x, m(x) - x),
     "dirichlet_energy": lambda m, x: probes.dirichlet_energy(last_state(m, x)),
     "effective_rank": lambda m, x: probes.effective_rank(last_state(m, x)),
     "future_influence": probes.future_influence,
@@ -52,11 +54,13 @@ CASES = {  # each public probe at a model (B, T, 5) -> (B, T, 5) and an input of
     "order_sensitivity": lambda m, x: probes.order_sensitivity({"m": m, "twice": twice}, x),
     "pairwise": lambda m, x: probes.pairwise({"m": m, "twice": twice}, x),
     "persistence": lambda m, x: probes.persistence(last_state(m, x).flatten(0, 1)),
+    "share_along": lambda m, x: probes.share_along(x, m(x) - x),
     "shortcut_matrix": matrices,
     "spectrum": lambda m, x: probes.spectrum(matrices(m, x)),
     "states": lambda m, x: probes.states(m, m.trunk.layers, x),
     "statistics_by_layer": lambda m, x: probes.statistics_by_layer(matrices(m, x), threshold=0),
     "stream_consensus": lambda m, x: probes.stream_consensus(matrices(m, x)),
+    "token_jacobian": lambda m, x: probes.token_jacobian(m, x[:1], 3),
     "total_persistence": lambda m, x: probes.total_persistence(
         probes.persistence(last_state(m, x).flatten(0, 1))),
 }

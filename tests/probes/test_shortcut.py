@@ -85,16 +85,18 @@ def held(found):
     """The same numbers, constant."""
     if isinstance(found, torch.Tensor):
         return found.detach()
-    return type(found)(*(part if part is None else part.detach() for part in found))
+    parts = [part if part is None else part.detach() for part in found]
+    return tuple(parts) if type(found) is tuple else type(found)(*parts)
 
 
 def frozen(residual):
     """The residual, whose coefficients and modules now give constants."""
     for child in residual.children():
         child.register_forward_hook(lambda child, given, found: held(found))
-    if hasattr(residual, "coefficients"):
-        computed = residual.coefficients
-        residual.coefficients = lambda *given: held(computed(*given))
+    for part in (residual, *residual.children()):
+        if hasattr(part, "coefficients"):
+            computed = part.coefficients
+            part.coefficients = lambda *given, computed=computed: held(computed(*given))
     return residual
 
 

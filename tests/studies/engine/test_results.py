@@ -11,7 +11,7 @@ import torch
 from benchmarks.kernels import ALL, file_of
 from studies.engine import results
 from studies.engine.results import digest, interval, read, record, stored
-from studies.experiments.registry import STUDIES
+from studies.experiments.registry import MEASUREMENTS, STUDIES
 
 FILES = sorted(path for found in ("*.json", "incoming/*.json")
                for path in results.FOLDER.glob(found))
@@ -102,6 +102,7 @@ def test_every_stored_file_has_the_command_that_makes_it(path):
         assert path.name in {file_of(Path(whole), name).name for name in ALL}
         assert f"results/{whole}" in (ROOT / "benchmarks/README.md").read_text()
     elif named := re.fullmatch(r"(\w+)\.(\w+)\.json", path.name):
-        assert named[2] in STUDIES[named[1]].sizes
+        study = {**STUDIES, **MEASUREMENTS}[named[1]]
+        assert named[2] in getattr(study, "sizes", ("cpu",))
     else:
         assert f"results/{path.name}" in (ROOT / "benchmarks/README.md").read_text()
