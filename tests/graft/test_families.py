@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from geolab.graft import graft, new_parameters, ungraft
+from geolab.graft import graft, new_parameters, residual_stream, ungraft
 from geolab.graft.rules import RULES
 
 SIZES = dict(vocab_size=50, hidden_size=32, num_hidden_layers=3, num_attention_heads=4,
@@ -104,3 +104,13 @@ def test_a_block_of_another_class_with_a_known_name_is_told_apart():
     with pytest.raises(ValueError, match=r"\(.*timm\.models\.vision_transformer\.Block.*\), got "
                        r"Sequential with \S+<locals>\.Block;"):
         graft(nn.Sequential(Block(), Block()), "mhc")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@torch.no_grad()
+def test_a_decoder_taken_apart_is_the_whole_one(family, name):
+    model, tokens = family(name)
+    stream = residual_stream(model, tokens)
+    assert len(stream.sublayers) in (3, 6)
+    assert_close(sum(stream.writes()), stream.states()[-1], rtol=1e-4, atol=1e-4)
+    assert_close(stream.head(stream.states()[-1]), model(tokens).logits, rtol=1e-4, atol=1e-4)

@@ -5,7 +5,7 @@ import torch
 
 from geolab.graft import graft, residual_stream
 
-NETS = ["gpt2", "llama", "qwen2", "qwen3"]
+NETS = ["gpt2", "llama", "vit", "nanogpt"]
 
 
 def logits(found):
