@@ -116,9 +116,8 @@ def _calls(model: nn.Module, blocks: list[nn.Module], inputs: object) -> list[_C
             kwargs = dict(kwargs)
             args = (kwargs.pop(next(iter(kwargs))),)
         x, others = (output[0], output[1:]) if isinstance(output, tuple) else (output, None)
-        kept = {name: None if hasattr(value, "get_seq_length") else value
-                for name, value in kwargs.items()}
-        seen[block] = _Call(args[0], args[1:], kept, x, others)
+        kept = {name: _uncached(value) for name, value in kwargs.items()}
+        seen[block] = _Call(args[0], tuple(map(_uncached, args[1:])), kept, x, others)
 
     hooks = [block.register_forward_hook(note, with_kwargs=True) for block in blocks]
     try:
@@ -127,6 +126,11 @@ def _calls(model: nn.Module, blocks: list[nn.Module], inputs: object) -> list[_C
         for hook in hooks:
             hook.remove()
     return [seen[block] for block in blocks]
+
+
+def _uncached(value: object) -> object:
+    """An argument of a block, or None for a cache, to which every later run would add."""
+    return None if hasattr(value, "get_seq_length") else value
 
 
 def _updates(block: nn.Module, got: _Call) -> list[tuple[str, Callable]]:

@@ -4,31 +4,30 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from geolab.graft import Sublayer, residual_stream
 from geolab.probes import commutator_energy, commutator_factors
-from studies.experiments.real_network import BLOCKS, OTHERS, Step, end, loss, network, numbers
+from studies.experiments.real_network import (
+    BLOCKS,
+    OTHERS,
+    Step,
+    end,
+    loss,
+    loudest,
+    network,
+    numbers,
+)
 
 SHORTER = 128   # tokens, since each block is changed in four ways
 
 
-def silenced(step: Sublayer, places: slice) -> Sublayer:
-    """Return the sublayer with its update set to 0 at some positions."""
+def scaled(step: Sublayer, places: slice, by: float | Tensor) -> Sublayer:
+    """The sublayer, whose update at some positions is multiplied by a number, or by a mask."""
     def update(x: Tensor) -> Tensor:
         found = step.update(x).clone()
-        found[:, places] = 0
-        return found
-    return replace(step, update=update)
-
-
-def one_number(step: Sublayer, coordinate: int) -> Sublayer:
-    """Return the sublayer with a single coordinate of its update at the first token."""
-    def update(x: Tensor) -> Tensor:
-        found = step.update(x).clone()
-        kept = found[:, 0, coordinate].clone()
-        found[:, 0] = 0
-        found[:, 0, coordinate] = kept
+        found[:, places] *= by
         return found
     return replace(step, update=update)
 
@@ -43,10 +42,10 @@ def causes(tokens: Tensor) -> dict:
     s = residual_stream(network("trained")[0], tokens)
     states = s.states()
     steps = list(s.sublayers)
-    loudest = int(torch.stack([x[0, 0].norm() for x in states]).argmax())
     writer = max(range(len(steps)),
                  key=lambda i: float((states[i + 1] - states[i])[0, 0].norm()))
-    coordinate = int(states[loudest][0, 0].abs().argmax())
+    coordinate = loudest(states)[1]
+    alone = F.one_hot(torch.tensor(coordinate), states[0].shape[-1])
     first, last = slice(0, 1), len(steps)
     base = loss(s, tokens, states[-1])
 
@@ -56,10 +55,10 @@ def causes(tokens: Tensor) -> dict:
         return loss(s, tokens, end(states[start], run[start:])) - base
 
     return {"loss": base, "writer": steps[writer].name, "coordinate": coordinate, "lost": {
-        "silent at the first token": lost({writer: silenced(steps[writer], first)}),
-        "silent at the others": lost({writer: silenced(steps[writer], OTHERS)}),
-        "one number at the first token": lost({writer: one_number(steps[writer], coordinate)}),
-        "no erasure at the end": lost({i: silenced(steps[i], first)
+        "silent at the first token": lost({writer: scaled(steps[writer], first, 0)}),
+        "silent at the others": lost({writer: scaled(steps[writer], OTHERS, 0)}),
+        "one number at the first token": lost({writer: scaled(steps[writer], first, alone)}),
+        "no erasure at the end": lost({i: scaled(steps[i], first, 0)
                                        for i in (last - 3, last - 1)})}}
 
 

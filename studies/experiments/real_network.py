@@ -58,6 +58,12 @@ def end(x: Tensor, steps: Iterable[Step]) -> Tensor:
     return reduce(lambda x, step: step(x), steps, x)
 
 
+def loudest(states: list[Tensor]) -> tuple[int, int]:
+    """Where the first token's state is longest, and its largest coordinate there."""
+    index = int(torch.stack([x[0, 0].norm() for x in states]).argmax())
+    return index, int(states[index][0, 0].abs().argmax())
+
+
 def first_the(tokenizer, tokens: Tensor) -> int | None:
     """Return the position of the first " the" behind the first token."""
     places = (tokens[0] == tokenizer(" the").input_ids[0]).nonzero().flatten().tolist()

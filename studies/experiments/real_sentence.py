@@ -4,7 +4,6 @@ The chapter "What a residual stream looks like" opens with it, and the others co
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -14,8 +13,8 @@ from torch import Tensor
 from geolab.graft import ResidualStream, residual_stream
 from geolab.probes import delta_rate
 from studies.engine.measurement import Measurement
-from studies.experiments.real_changes import silenced
-from studies.experiments.real_network import Step, end, network
+from studies.experiments.real_changes import scaled
+from studies.experiments.real_network import Step, end, loudest, network
 
 SENTENCE = "When the rain stopped, the children ran into the"
 ALIKE = ("My brother says no, my sister says", "My uncle says yes, my aunt says",
@@ -42,8 +41,7 @@ def lengths(kind: str, text: str) -> dict:
     stream = residual_stream(model, tokens)
     states = stream.states()
     lengths = [x[0].norm(dim=-1) for x in states]
-    loudest = int(torch.stack(lengths)[:, 0].argmax())
-    coordinate = int(states[loudest][0, 0].abs().argmax())
+    coordinate = loudest(states)[1]
     writes = stream.writes()[1:]
     return {"text": text, "tokens": [tokenizer.decode(token) for token in tokens[0]],
             "sublayers": [step.name for step in stream.sublayers],
@@ -105,31 +103,25 @@ def one_number(text: str) -> dict:
     stream = residual_stream(model, tokens)
     states, steps = stream.states(), list(stream.sublayers)
     answer = int(stream.head(states[-1])[0, -1].argmax())
-    loudest = int(torch.stack([x[0, 0].norm() for x in states]).argmax())
-    coordinate = int(states[loudest][0, 0].abs().argmax())
-    at = F.one_hot(torch.tensor(coordinate), states[0].shape[-1]).bool()
+    at = F.one_hot(torch.tensor(loudest(states)[1]), states[0].shape[-1])
 
     def lost(i: int, place: int, kept: Tensor) -> float:
-        def update(x: Tensor) -> Tensor:
-            found = steps[i].update(x).clone()
-            found[:, place] *= kept
-            return found
         run: list[Step] = list(steps)
-        run[i] = replace(steps[i], update=update)
+        run[i] = scaled(steps[i], slice(place, place + 1), kept)
         said = [stream.head(x)[0, -1].log_softmax(-1)[answer]
                 for x in (states[-1], end(states[i], run[i:]))]
         return float(f"{said[0] - said[1]:.4g}")
 
     names = [step.name for step in steps]
-    return {f"{name} at token {place}": {"without it": lost(names.index(name), place, ~at),
+    return {f"{name} at token {place}": {"without it": lost(names.index(name), place, 1 - at),
                                          "it alone": lost(names.index(name), place, at),
-                                         "without all": lost(names.index(name), place, at & ~at)}
+                                         "without all": lost(names.index(name), place, 0 * at)}
             for name, place in (("F11", 0), ("F10", tokens.shape[1] - 1))}
 
 
 def _without(stream: ResidualStream, states: list[Tensor], i: int, places: slice) -> Tensor:
     run: list[Step] = list(stream.sublayers)
-    run[i] = silenced(stream.sublayers[i], places)
+    run[i] = scaled(stream.sublayers[i], places, 0)
     return end(states[i], run[i:])
 
 

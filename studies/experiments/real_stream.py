@@ -12,7 +12,15 @@ from geolab.probes import (
     share_along,
     token_jacobian,
 )
-from studies.experiments.real_network import BLOCKS, OTHERS, first_the, loss, network, numbers
+from studies.experiments.real_network import (
+    BLOCKS,
+    OTHERS,
+    first_the,
+    loss,
+    loudest,
+    network,
+    numbers,
+)
 
 CONTEXT = 32   # the tokens that a slope is taken in
 
@@ -25,15 +33,14 @@ def stream(kind: str, tokens: Tensor) -> dict:
     states, writes = s.states(), s.writes()
     blocks = states[BLOCKS]
     lengths = torch.stack([x[0].norm(dim=-1) for x in states])            # (61, T)
-    loudest = int(lengths[:, 0].argmax())
-    coordinate = int(states[loudest][0, 0].abs().argmax())
+    longest, coordinate = loudest(states)
     without = [x[0, OTHERS] for x in blocks]
     found = {
         "loss": loss(s, tokens, states[-1]),
         "tokens": tokenizer.convert_ids_to_tokens(tokens[0][:2]),
         "length of the first": numbers(lengths[:, 0]),
         "length of the others": numbers(lengths[:, OTHERS].median(1).values),
-        "loudest": loudest, "coordinate": coordinate,
+        "loudest": longest, "coordinate": coordinate,
         "share of the first": numbers([(n[0] ** 2 / n.square().sum()) for n in lengths]),
         "share of the coordinate": numbers([x[0, 0, coordinate] ** 2 / x.square().sum()
                                              for x in states]),

@@ -72,12 +72,11 @@ def test_the_readme_s_lines_take_it_apart(capsys):
 
 
 def test_stored_numbers_are_those_of_this_copy():
-    """Where the copy on this machine is the measured one, it gives the stored lengths."""
+    """The measured copy gives the stored lengths; one in full precision gives them roughly."""
     model, tokenizer, source = here()
     stored = results.stored("real_sentence")
-    if source != stored["network"]:
-        pytest.skip(f"measured on {stored['network']}, and here is {source}")
-    told = stored["trained"]
+    told, same = stored["trained"], source == stored["network"]
     tokens = tokenizer(told["text"], return_tensors="pt").input_ids
     lengths = torch.stack([x[0].norm(dim=-1) for x in residual_stream(model, tokens).states()])
-    torch.testing.assert_close(lengths, torch.tensor(told["lengths"]), rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(lengths, torch.tensor(told["lengths"]), rtol=0.01 if same else 1.0,
+                               atol=0.01)
