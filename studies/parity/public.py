@@ -104,7 +104,7 @@ def agreement(public: Public) -> Agreement:
     leaves = {name: weight.clone().requires_grad_() for name, weight in fixture.weights.items()}
     inputs = [x.clone().requires_grad_() if x.is_floating_point() else x for x in fixture.inputs]
     ours = public.translate(leaves)
-    _require_all(public, model, ours)
+    require_all(public.label, model, ours)
     with torch.no_grad():
         output = torch.func.functional_call(model.eval(), ours, tuple(inputs))
     with dropout_by_rule():
@@ -114,24 +114,25 @@ def agreement(public: Public) -> Agreement:
     found |= {f"input {i}": x.grad for i, x in enumerate(inputs) if x.is_floating_point()}
     largest = max(float(gradient.abs().max()) for gradient in fixture.gradients.values())
     differences = {
-        name: _difference(found[name], gradient, floor=largest / 100)
+        name: difference(found[name], gradient, floor=largest / 100)
         for name, gradient in fixture.gradients.items()}
     worst = max(differences, key=differences.__getitem__)
-    return Agreement(max(_difference(output, fixture.output),
-                         _difference(trained, fixture.training_output)),
+    return Agreement(max(difference(output, fixture.output),
+                         difference(trained, fixture.training_output)),
                      differences[worst], worst)
 
 
-def _difference(found: Tensor | None, expected: Tensor, floor: float = 0.0) -> float:
+def difference(found: Tensor | None, expected: Tensor, floor: float = 0.0) -> float:
+    """The largest difference, relative to the largest entry of `expected`, or to the floor."""
     found = torch.zeros_like(expected) if found is None else found.detach()
     return float((found - expected).abs().max()) / max(float(expected.abs().max()), floor)
 
 
-def _require_all(public: Public, model: nn.Module, ours: dict[str, Tensor]) -> None:
-    """Each of our parameters must come from the public model."""
+def require_all(label: str, model: nn.Module, ours: dict[str, Tensor]) -> None:
+    """Raise ValueError unless each of our parameters comes from the public model."""
     wanted = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
     given = {name: tuple(weight.shape) for name, weight in ours.items()}
     if wanted != given:
-        raise ValueError(f"translate of {public.label!r} must give every weight of ours its shape; "
+        raise ValueError(f"translate of {label!r} must give every weight of ours its shape; "
                          f"only ours: {sorted(wanted.items() - given.items())}, "
                          f"only translated: {sorted(given.items() - wanted.items())}")
