@@ -24,14 +24,16 @@ class Measurement:
     Arguments:
         name: of the study; its file is results/NAME.cpu.json.
         question: one line.
-        parts: gives key -> a function that measures it and returns a value for JSON.
+        parts: {key: its finding}, as far as found -> {key: a function that measures it and returns
+            a value for JSON}. It is asked again until it names nothing new, so that a measurement
+            may depend on others.
         arrange: {key: its finding} -> the content of the file.
         file: of the code that measures. Findings of other code are refused.
     """
 
     name: str
     question: str
-    parts: Callable[[], Mapping[str, Callable[[], dict]]]
+    parts: Callable[[Mapping[str, dict]], Mapping[str, Callable[[], dict]]]
     arrange: Callable[[dict[str, dict]], dict]
     file: str
 
@@ -47,14 +49,16 @@ def measure(study: Measurement, folder: str | Path = "runs", reason: str = "") -
     place, code = Path(folder) / study.name, code_hash(closure([Path(study.file)]))
     with asked():
         forced = require_same(place, code, reason)
-        parts = study.parts()
-    for key, part in tqdm(parts.items(), study.name):
-        kept = place / f"{key.replace('/', '.')}.json"
-        if not kept.exists():
-            written = kept.with_suffix(".new")
-            written.write_text(json.dumps(part()))
-            written.rename(kept)   # so that every file is whole
-    found = {key: json.loads((place / f"{key.replace('/', '.')}.json").read_text())
-             for key in parts}
+        missing = dict(study.parts({}))
+    found: dict[str, dict] = {}
+    while missing:
+        for key, part in tqdm(missing.items(), study.name):
+            kept = place / f"{key.replace('/', '.')}.json"
+            if not kept.exists():
+                written = kept.with_suffix(".new")
+                written.write_text(json.dumps(part()))
+                written.rename(kept)   # so that every file is whole
+            found[key] = json.loads(kept.read_text())
+        missing = {key: part for key, part in study.parts(found).items() if key not in found}
     return {"command": f"python -m studies {study.name}", "device": "cpu", "measured by": code,
             **forced, **study.arrange(found)}

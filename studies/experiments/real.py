@@ -1,6 +1,6 @@
 """The residual stream of a real network, SmolLM2-135M, over windows of three texts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import mean
 
@@ -13,7 +13,7 @@ from studies.experiments.real_network import LENGTH, network, short, windows
 from studies.experiments.real_stream import attention, slopes, stream
 
 
-def parts() -> dict[str, Callable[[], dict]]:
+def parts(_: Mapping[str, dict]) -> dict[str, Callable[[], dict]]:
     found: dict[str, Callable[[], dict]] = {}
     tokenizer = network("trained")[1]
     for name, tokens in windows().items():

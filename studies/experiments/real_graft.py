@@ -5,7 +5,7 @@ a busy machine slows both. A step is forward and backward of 2 windows of 128 to
 optimizer. A new token is computed with a cache of keys, for one sequence.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import partial
 from statistics import median
@@ -73,7 +73,7 @@ def _seconds(run: Callable, model: Any, tokens: Tensor) -> float:
     return perf_counter() - start
 
 
-def parts() -> dict[str, Callable[[], dict]]:
+def parts(_: Mapping[str, dict]) -> dict[str, Callable[[], dict]]:
     return {name: partial(cost, *how) for name, how in GRAFTS.items()}
 
 

@@ -3,7 +3,7 @@
 The chapter "What a residual stream looks like" opens with it, and the others come back to it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import torch
@@ -147,7 +147,7 @@ def senses() -> dict:
             "told apart": torch.stack(nearest).sum(0).tolist(), "sentences": len(states)}
 
 
-def parts() -> dict[str, Callable[[], dict]]:
+def parts(_: Mapping[str, dict]) -> dict[str, Callable[[], dict]]:
     return {"trained": partial(lengths, "trained", SENTENCE),
             "untrained": partial(lengths, "untrained", SENTENCE),
             "lens": partial(lens, SENTENCE), "silence": partial(silence, SENTENCE),

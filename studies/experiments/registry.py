@@ -15,6 +15,7 @@ from studies.experiments import (
     real,
     real_graft,
     real_sentence,
+    real_training,
     reflection,
     regimes,
     sudoku,
@@ -41,4 +42,5 @@ STUDIES = {study.name: study for study in (
     sudoku.STUDY,
 )}
 # measurements in a network that others have trained
-MEASUREMENTS = {study.name: study for study in (real.STUDY, real_graft.STUDY, real_sentence.STUDY)}
+MEASUREMENTS = {study.name: study for study in (
+    real.STUDY, real_graft.STUDY, real_sentence.STUDY, real_training.STUDY)}

@@ -12,7 +12,7 @@ from studies.experiments.registry import MEASUREMENTS, STUDIES
 
 
 def study(parts, file=__file__):
-    return Measurement("toy", "What?", lambda: parts, lambda found: {"found": found}, file)
+    return Measurement("toy", "What?", lambda _: parts, lambda found: {"found": found}, file)
 
 
 def test_what_is_measured_is_kept_and_not_measured_again(tmp_path):
@@ -29,6 +29,15 @@ def test_what_is_measured_is_kept_and_not_measured_again(tmp_path):
     found = measure(study({"a/1": part, "a/2": part}), tmp_path)
     assert found["found"] == {"a/1": {"x": 1}, "a/2": {"x": 3}} and len(calls) == 3
     assert json.loads((tmp_path / "toy" / "a.2.json").read_text()) == {"x": 3}
+
+
+def test_a_measurement_may_ask_for_others(tmp_path):
+    def parts(found):
+        more = [len(found)] if 0 < len(found) < 3 else []
+        return {f"a/{i}": lambda i=i: {"x": i} for i in [0, *range(1, len(found)), *more]}
+
+    after = Measurement("toy", "What?", parts, dict, __file__)
+    assert [key for key in measure(after, tmp_path) if "/" in key] == ["a/0", "a/1", "a/2"]
 
 
 def test_measurements_of_other_code_are_refused(tmp_path):
