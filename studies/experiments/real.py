@@ -35,10 +35,15 @@ def arrange(found: dict[str, dict]) -> dict:
     This holds for numbers and lists of numbers, which also get their least and largest value. Other
     measurements keep the value of each window.
     """
-    kinds = dict.fromkeys(key.partition("/")[0] for key in found)
     return {"network": network("trained")[2], "windows": list(windows()), "tokens": LENGTH,
-            **{kind: _over_windows([one for key, one in found.items()
-                                    if key.partition("/")[0] == kind]) for kind in kinds}}
+            **over_windows(found)}
+
+
+def over_windows(found: dict[str, dict]) -> dict[str, object]:
+    """{"kind/window": finding} -> {kind: its numbers over windows}, as `arrange` has them."""
+    kinds = dict.fromkeys(key.partition("/")[0] for key in found)
+    return {kind: _over_windows([one for key, one in found.items()
+                                 if key.partition("/")[0] == kind]) for kind in kinds}
 
 
 def _over_windows(rows: list) -> object:

@@ -16,6 +16,7 @@ from studies.experiments import (
     real_graft,
     real_sentence,
     real_training,
+    real_turns,
     reflection,
     regimes,
     sudoku,
@@ -43,4 +44,5 @@ STUDIES = {study.name: study for study in (
 )}
 # measurements in a network that others have trained
 MEASUREMENTS = {study.name: study for study in (
-    real.STUDY, real_graft.STUDY, real_sentence.STUDY, real_training.STUDY)}
+    real.STUDY, real_graft.STUDY, real_sentence.STUDY, real_training.STUDY,
+    real_turns.STUDY)}
