@@ -55,7 +55,7 @@ def eigenvalues(tokens: Tensor) -> dict:
     tokens = tokens[:, :CONTEXT]
     s = residual_stream(network("trained")[0], tokens)
     found: dict = {"negative": [], "sign of the determinant": [], "above 1": [], "widest angle": [],
-                   "kept lengths": [], "kept": {}}
+                   "kept lengths": [], "longest": [], "shortest": [], "kept": {}}
     for step, x in zip(s.sublayers, s.states(), strict=False):
         J = token_jacobian(step.update, x[:, PLACE:PLACE + 1], 0) if step.name.startswith("F") \
             else token_jacobian(step.update, x, PLACE)     # an MLP reads one token
@@ -68,6 +68,8 @@ def eigenvalues(tokens: Tensor) -> dict:
         found["above 1"].append((values.abs() > 1).double().mean())
         found["widest angle"].append(torch.rad2deg(values.angle()[values.imag > 0].max()))
         found["kept lengths"].append(((lengths - 1).abs() < CLOSE).double().mean())
+        found["longest"].append(lengths[0])
+        found["shortest"].append(lengths[-1])
         if step.name in SHOWN:
             found["kept"][step.name] = [[short(v.real.item()), short(v.imag.item())]
                                         for v in values if v.imag >= 0]
