@@ -1,7 +1,7 @@
 """What was seen in one real network, as rows: each says that a number lies beyond a border.
 
-The rows are in observed/*.yml, and the numbers in the file of `python -m studies real`. A row
-speaks of one network and of the texts that it read, and of no other network.
+The rows are in observed/*.yml, and the numbers in the files of `python -m studies real` and its
+like. A row speaks of one network and of the texts that it read, and of no other network.
 """
 
 from dataclasses import dataclass

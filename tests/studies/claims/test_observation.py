@@ -39,7 +39,7 @@ def test_a_row_has_one_border(border):
 
 @pytest.mark.parametrize("row", OBSERVATIONS, ids=lambda row: row.label)
 def test_every_row_has_its_number_in_the_stored_file(row):
-    mean, half = row.measured(results.stored("real"))
+    mean, half = row.measured(results.stored(row.study))
     assert half >= 0 and mean == mean
     assert ledger.verdict(row.label) in ("seen", "not seen", "open")
     assert f'id="{row.label}"' in ledger.observed()
