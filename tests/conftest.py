@@ -29,8 +29,8 @@ def helpers_find_the_language_patched() -> None:
     from triton.runtime import interpreter
 
     def patch(function, patch=interpreter._patch_lang):
-        own = [module for module in function.__globals__.values()
-               if module is tl or module is tl.core]
+        named = vars(sys.modules[function.__module__]).values()
+        own = [module for module in named if module is tl or module is tl.core]
         if any(tl.core.is_builtin(module.load) for module in own):
             return patch(function)
         return interpreter._LangPatchScope()
