@@ -46,7 +46,7 @@ lint: .venv/ready
 	@$(BIN)/pyrefly check
 
 unit: browser .venv/colab
-	$(BIN)/python -m pytest tests --ignore tests/site -n $(JOBS)
+	$(BIN)/python -m pytest tests --ignore tests/site -n $(JOBS) --dist worksteal
 
 site-tests: book browser
 	$(BIN)/python -m pytest tests/site -n $(JOBS)

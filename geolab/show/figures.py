@@ -7,12 +7,15 @@ A model has the same colour, line style and marker in all figures, so that plots
 import html
 import io
 import re
+from functools import cache
 from typing import NamedTuple
 
 import matplotlib
 import numpy as np
 from IPython.display import HTML
+from matplotlib import textpath
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 STYLE = {
@@ -24,6 +27,10 @@ STYLE = {
     "svg.fonttype": "none",    # letters stay text: half the size, and a screen reader can read them
     "svg.hashsalt": "geolab",  # the same figure gives the same text
 }
+
+
+# every drawing makes parsers, and each would read "10⁻³" anew
+textpath.MathTextParser = cache(textpath.MathTextParser)
 
 
 class Look(NamedTuple):
@@ -107,9 +114,11 @@ def svg(figure: Figure) -> str:
 
     The same figure always gives the same text.
     """
-    buffer = io.StringIO()
+    buffer, canvas, dpi = io.StringIO(), figure.canvas, figure.dpi
     with matplotlib.rc_context(STYLE):
-        figure.savefig(buffer, format="svg")
+        FigureCanvasSVG(figure).print_svg(buffer)  # savefig would draw twice, once for the layout
+    figure.set_canvas(canvas)
+    figure.dpi = dpi
     text = buffer.getvalue()[buffer.getvalue().index("<svg"):]
     for pattern, replacement in UNNEEDED:
         text = re.sub(pattern, replacement, text, flags=re.S)

@@ -14,7 +14,7 @@ PASSES = ["forward", "forward + backward"]
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     out = tmp_path_factory.mktemp("cayley") / "tiny.json"
-    cayley_cpu.main(["--sizes", "3", "2", "--rounds", "1", "--turn", "300", "--compiler", "eager",
+    cayley_cpu.main(["--sizes", "3", "2", "--rounds", "1", "--turn", "6", "--compiler", "eager",
                      "--out", str(out)])
     return out
 

@@ -37,6 +37,15 @@ REACH = """async (input, [low, high]) => {
         await new Promise(later => setTimeout(later, 20));
     }
 }"""
+# A finger or a mouse at the ends and the middle of the track would meet the slider itself.
+OPEN = """(input) => {
+    input.scrollIntoView({block: "center", behavior: "instant"});
+    const {x, y, width, height} = input.getBoundingClientRect();
+    return !input.disabled && [2, width / 2, width - 2].every(
+        along => document.elementFromPoint(x + along, y + height / 2) === input);
+}"""
+FIGURE = """(input) => [...document.querySelectorAll(".geolab-explore")]
+    .indexOf(input.closest(".geolab-explore"))"""
 PLACE = """(input, what) => {
     const element = what === "track" ? input
         : input.closest(".geolab-explore").querySelector("[role=img]");
@@ -81,6 +90,14 @@ class Slider:
     def put(self, k: int) -> float:
         """Move it to a stop, and return the milliseconds until the new picture stands."""
         return self.element.evaluate("(input, k) => input.put(k)", k)
+
+    def figure(self) -> int:
+        """The number of its figure on the page. Several sliders may move one picture."""
+        return self.element.evaluate(FIGURE)
+
+    def lies_open(self) -> bool:
+        """Whether nothing lies over its track, which takes the mouse and the finger."""
+        return self.element.evaluate(OPEN)
 
     def reset(self) -> None:
         self.element.evaluate("(input) => input.put(input.defaultValue)")

@@ -28,31 +28,38 @@ def test_each_stop_says_its_value(phone):
     assert [slider.values for slider in sliders(phone)] == said
 
 
-def test_keys_mouse_and_finger_move_the_picture(phone):
-    """One slider after the other, so that the page scrolls to each once.
-
-    The middle differs from both ends, as a picture too. With two values there is none.
-    """
-    mouse = phone.page.mouse
+def test_keys_move_every_picture(phone):
+    """The middle differs from both ends, as a picture too. With two values there is none."""
+    pictures = set()
     for slider in sliders(phone):
         middle, last = (slider.last + 1) // 2, slider.last
-        assert slider.press("Home", 0), slider.values
-        first = slider.pixels()
-        assert slider.press("ArrowRight", 1), slider.values
-        assert slider.press("End", last), slider.values
-        assert slider.press("ArrowLeft", last - 1), slider.values
-        slider.put(middle)
-        assert not slider.alike(0, middle) and slider.pixels() != first, slider.values
+        assert not slider.alike(0, middle), slider.values
         assert middle == last or not slider.alike(middle, last), slider.values
+        assert slider.press("Home", 0) and slider.press("ArrowRight", 1), slider.values
+        if (figure := slider.figure()) not in pictures:  # a screenshot takes longer than all else
+            pictures.add(figure)
+            slider.put(0)
+            first = slider.pixels()
+            slider.put(middle)
+            assert slider.pixels() != first, slider.values
 
+
+def test_mouse_and_finger_reach_every_slider_and_move_one(phone):
+    """The script is the same for all, so what may differ is whether something lies on a track."""
+    mouse = phone.page.mouse
+    for number, slider in enumerate(sliders(phone)):
+        assert slider.lies_open(), slider.values
+        if number:
+            continue
+        assert slider.press("End", slider.last), slider.values
+        assert slider.press("ArrowLeft", slider.last - 1), slider.values
         slider.reset()
         mouse.move(*slider.at(0.5))
         mouse.down()
         assert slider.reaches(*slider.inner) >= 0, slider.values
         mouse.move(*slider.at(1))
         mouse.up()
-        assert slider.reaches(last, last) > 0, slider.values
-
+        assert slider.reaches(slider.last, slider.last) > 0, slider.values
         slider.reset()
         for share, stops in ((0.5, slider.inner), (0, (0, 0))):
             phone.page.touchscreen.tap(*slider.at(share))
