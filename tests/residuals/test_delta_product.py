@@ -121,12 +121,14 @@ def test_the_factors_act_one_after_the_other_on_coefficients_of_the_first_state(
     assert made.betas.gt(0).all() and made.betas.lt(2).all()
 
 
-def test_its_own_weights_reach_a_given_rotation():
+@pytest.mark.parametrize("angle", [2.0, math.pi])  # half a turn is what no Cayley rotation makes
+def test_its_own_weights_reach_a_given_rotation(angle):
     """The second direction is a linear map of the first, and β = 2 is an option."""
-    Q, (u, v) = plane_rotation(0, math.pi, WIDTH)     # half a turn, which no Cayley rotation makes
+    Q, (u, v) = plane_rotation(0, angle, WIDTH)
     row = make_residual("delta-product", WIDTH, beta_fixed=2.0, eps=0.0).double()
     with torch.no_grad():
-        row.direction_heads.weight.copy_(torch.outer(v, u))
+        half = math.cos(angle / 2) * u + math.sin(angle / 2) * v
+        row.direction_heads.weight.copy_(torch.outer(half, u))
     x = normal(2, 3, WIDTH)
     made = row.coefficients(x, lambda x: u.expand_as(x))
     assert_close(made.shortcut, Q.expand(2, 3, -1, -1), rtol=0, atol=1e-12)
