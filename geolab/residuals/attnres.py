@@ -12,7 +12,7 @@ The queries start at 0, where a sublayer reads the plain mean, as in the paper. 
 the plain network over the number of sources: a norm behind it doesn't see that factor, but the exit
 does. With read="sum" the network starts exactly as the plain one.
 
-The paper multiplies each feature of a key by a learned number. Here w absorbs it.
+The norm of the keys has no weight: w would absorb it.
 
 Legend: B batch, T positions, D width, n sources in the end, k those that a sublayer reads.
 """

@@ -1,4 +1,4 @@
-"""x ← norm(α x + F(x)): DeepNorm (Wang et al. 2022, arXiv 2203.00555, section 3).
+"""x ← norm(α x + F(x)): DeepNorm (Wang et al. 2022, arXiv 2203.00555).
 
 The norm after the sum belongs to the backbone: DeepNorm is this residual in a network with
 norm_at="post", or grafted into post-norm blocks. In a pre-norm network no norm follows the sum, and

@@ -1,7 +1,7 @@
 """x ← x + β_j (v_j − k_jᵀx) k_j for j = 1, …, m in turn: delta residuals, m at each sublayer.
 
 What multiplies the state is A_m ⋯ A_1 with A_j = I − β_j k_j k_jᵀ, the transition of DeltaProduct
-(Siems et al. 2025, arXiv 2502.10297, section 3), taken over depth in place of time. One factor is
+(Siems et al. 2025, arXiv 2502.10297), taken over depth in place of time. One factor is
 the delta residual, whose A is symmetric. At β = 2 each factor is a mirror. Two mirrors make every
 rotation of a plane. The products of m factors with β = 0 or 2 are the orthogonal matrices Q for
 which I − Q has at most the rank m (Cartan–Dieudonné), and no gate chooses between their components.

@@ -1,7 +1,7 @@
 """x_{b+1} ← B(Σ_{j ≤ b} α_j x_j), where B runs a block, x ← x + F(norm x): DenseFormer.
 
 After each block of sublayers the network goes on with a weighted sum of all blocks' outputs and the
-embedding x_0, by static learned weights (Pagliardini et al. 2024, arXiv 2402.02622, section 3).
+embedding x_0, by static learned weights (Pagliardini et al. 2024, arXiv 2402.02622).
 They start at 1 for the last block and at 0 for the others, so the network starts as the plain one.
 
 Legend: B batch, T positions, D width, n blocks with the embedding.

@@ -1,4 +1,4 @@
-"""x ← x + α F(x): ReZero (Bachlechner et al. 2020, arXiv 2003.04887, eq. 1).
+"""x ← x + α F(x): ReZero (Bachlechner et al. 2020, arXiv 2003.04887).
 
 One learned number for each sublayer starts at 0, so each sublayer starts as the identity.
 """
