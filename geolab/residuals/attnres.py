@@ -34,7 +34,8 @@ class AttnRes(Streams):
     """Attention residuals, in the full or in the block form.
 
     The state (B, T, n, D) has a place for each source from the entry on, and zeros in those that
-    nothing has been written to. No sublayer reads these.
+    nothing has been written to. No sublayer reads these. With norm_at="post" the norm acts on each
+    source after every sublayer; the paper is pre-norm.
 
     Inkling-2 (transformers, models/inkling2) is block=12, values="normed", scaled=True, eps=1e-6.
     Its full-attention layers have three queries, for q, k and v, and this residual has one.

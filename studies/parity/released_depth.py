@@ -40,7 +40,8 @@ class Inkling(nn.Module):
 
         sizes = dict(head_dim=4, num_attention_heads=1, num_key_value_heads=1, swa_head_dim=4,
                      swa_num_attention_heads=1, swa_num_key_value_heads=1, vocab_size=2,
-                     n_routed_experts=2, num_experts_per_tok=1, moe_intermediate_size=4)
+                     n_routed_experts=2, num_experts_per_tok=1, moe_intermediate_size=4,
+                     eos_token_id=1)
         self.model = Inkling2TextModel(Inkling2TextConfig(
             hidden_size=WIDTH, num_hidden_layers=LAYERS, layer_types=["hybrid_sliding"] * LAYERS,
             n_layers_per_attn_res_block=LAYERS_PER_BLOCK, **sizes))
