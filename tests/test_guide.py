@@ -19,13 +19,13 @@ ADDED = re.findall(r"with `([^`]+)` and\s+`([^`]+)` in\s+`([^`]+\.py)`", GUIDE)
 CASE = re.search(r"one case in `(\S+\.py)`,\s+`([^`]+)`", GUIDE)
 # the head of the list that a line is added to
 OPENS = re.compile(r"^(REGISTRY|TASKS|__all__|STUDIES|CASES)\b.*[\[({](  #.*)?(?=\n|\")", re.M)
-NAMES = "rezero or sorting or stable_rank or tiny or has_a_case or is_registered or in_no_circle"
+NAMES = "admin or sorting or stable_rank or tiny or has_a_case or is_registered or in_no_circle"
 TESTS = ("residuals", "models/test_backbone.py", "probes/test_every_probe.py",
          "probes/test_stable.py", "tasks/test_registry.py", "studies/test_studies.py",
          "test_house.py")
-LAWS = ("test_no_token_reads_the_future[rezero", "test_every_public_probe_has_a_case",
-        "test_every_probe_measures_a_model_with_this_residual[rezero",
-        "test_a_half_state_keeps_its_dtype_beside_weights_of_float32[rezero",
+LAWS = ("test_no_token_reads_the_future[admin", "test_every_public_probe_has_a_case",
+        "test_every_probe_measures_a_model_with_this_residual[admin",
+        "test_a_half_state_keeps_its_dtype_beside_weights_of_float32[admin",
         "test_no_baseline_is_below_the_floor[sorting", "test_the_stored_file_is_of_these_arms[tiny",
         "test_stable_rank_of_a_diagonal_matrix")
 # what a reader adds of their own: a probe's "number found by hand"

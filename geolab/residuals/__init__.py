@@ -6,27 +6,34 @@ A new residual is one file, one import and one line of REGISTRY.
 import inspect
 
 from geolab.residuals.additive import Additive
+from geolab.residuals.attnres import AttnRes
 from geolab.residuals.base import Normed, Residual, Sublayer, decaying
 from geolab.residuals.benchmark import BenchmarkDelta, BenchmarkJPmHC, BenchmarkMHC
+from geolab.residuals.deepnorm import DeepNorm
 from geolab.residuals.delta import Delta
 from geolab.residuals.delta_matrix import DeltaMatrix
+from geolab.residuals.delta_product import DeltaProduct
+from geolab.residuals.denseformer import DenseFormer
 from geolab.residuals.emhc import Cayley, Exact, Geodesic, Hybrid
 from geolab.residuals.emhc_stream import Mixer, Stream
 from geolab.residuals.hyper import HyperConnections
 from geolab.residuals.jpmhc import JPmHC
+from geolab.residuals.laurel import LAuReL
 from geolab.residuals.layer_scale import LayerScale
 from geolab.residuals.mgt import MGT
 from geolab.residuals.mgt_forms import MHCDelta, Projected, TokenRate
 from geolab.residuals.mhc import MHC
+from geolab.residuals.rezero import ReZero
 from geolab.residuals.weights import Linear, Weight, float32_at_least
 
 REGISTRY: dict[str, type[Residual]] = {
     "additive": Additive,
-    "delta": Delta, "delta-matrix": DeltaMatrix,
+    "delta": Delta, "delta-matrix": DeltaMatrix, "delta-product": DeltaProduct,
     "hyper": HyperConnections, "mhc": MHC, "jpmhc": JPmHC,
     "emhc-cayley": Cayley, "emhc-hybrid": Hybrid, "emhc-geodesic": Geodesic,
     "emhc-exact": Exact, "emhc-stream": Stream, "emhc-mixer": Mixer,
-    "layer-scale": LayerScale,
+    "layer-scale": LayerScale, "rezero": ReZero, "deepnorm": DeepNorm, "laurel": LAuReL,
+    "attnres": AttnRes, "denseformer": DenseFormer,
     "mgt": MGT, "mgt-token": TokenRate, "mgt-projected": Projected, "mhc-delta": MHCDelta,
     "benchmark-delta": BenchmarkDelta, "benchmark-mhc": BenchmarkMHC,
     "benchmark-jpmhc": BenchmarkJPmHC,

@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 import torch
+from shared import AS_THEY_ARE
 from torch import nn
 from torch.testing import assert_close
 
@@ -317,7 +318,7 @@ def test_a_residual_that_does_not_fit_is_named(name, options, error, message):
         graft(network(Plain)[0], name, **options)
 
 
-@pytest.mark.parametrize("name", sorted(set(REGISTRY) - {"additive", "hyper", "mhc", "jpmhc"}))
+@pytest.mark.parametrize("name", sorted(set(REGISTRY) - set(AS_THEY_ARE)))
 def test_a_residual_that_doesn_t_start_plain_is_refused(name):
     rule(Plain, plain)
     model, x = network(Plain)

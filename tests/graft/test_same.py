@@ -2,17 +2,19 @@
 
 import pytest
 import torch
+from shared import AS_THEY_ARE
 from torch.testing import assert_close
 
 from geolab.graft import Grafted, distance_from_plain, graft
 from geolab.residuals import REGISTRY
 
-AS_THEY_ARE = ["additive", "hyper", "mhc", "jpmhc"]
 FROZEN_WRITE = dict(erase=False, normalize=False, beta_fixed=0.5, value="constant")
 PLAIN = [*((name, {}) for name in AS_THEY_ARE),
          ("hyper", {"dynamic": False}), ("mhc", {"readout": "learned", "streams": 2}),
          ("jpmhc", {"ends": "copied"}), ("jpmhc", {"retraction": "exact"}),
-         ("mgt", {"gate": False}), ("delta-matrix", FROZEN_WRITE),
+         ("attnres", {"read": "sum"}), ("attnres", {"read": "sum", "block": 4}),
+         *((name, {"start": 1.0}) for name in ("layer-scale", "rezero")),
+         ("deepnorm", {"alpha": 1.0}), ("mgt", {"gate": False}), ("delta-matrix", FROZEN_WRITE),
          ("emhc-cayley", {"beta_init": 1e-6}),
          ("emhc-hybrid", {"beta_init": 1e-6, "gate": "hard"}),
          ("emhc-geodesic", {"beta_init": 1e-6, "gate_bias": 20.0})]

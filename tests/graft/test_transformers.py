@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from geolab.graft import graft
+from geolab.graft import graft, reads_other_positions
+from geolab.residuals import REGISTRY
 
 FAMILIES = ["gpt2", "llama", "qwen2", "qwen3"]
 READING = [("emhc-hybrid", {}), ("benchmark-delta", {}), ("delta-matrix", {}),
@@ -36,9 +37,8 @@ def test_padding_doesn_t_change_what_stands_beside_it(net, family, side):
 
 
 @pytest.mark.parametrize("name, options", [
-    ("mhc", {}), ("hyper", {}), ("jpmhc", {}), ("mgt", {}), ("delta", {}), ("emhc-exact", {}),
-    ("emhc-mixer", {}), ("benchmark-mhc", {}), ("delta-matrix", {"compress": "channel"}),
-    ("emhc-hybrid", {"pool": "token"})])
+    *((name, {}) for name in sorted(REGISTRY) if not reads_other_positions(name, 16)),
+    ("delta-matrix", {"compress": "channel"}), ("emhc-hybrid", {"pool": "token"})])
 @pytest.mark.parametrize("family", ["llama"])
 def test_a_cache_gives_what_the_whole_sequence_gives(net, family, name, options):
     network = net(family)

@@ -76,6 +76,8 @@ CONTROLS = [
     ("delta-matrix", {"channels": 3, "expand": "conv"}),
     *(("mgt", ablation) for ablation in MGT_VARIANTS.values()),
     ("hyper", {"dynamic": False}), ("hyper", {"streams": 2}), ("mhc", {"without": ("mix",)}),
+    ("attnres", {"block": 2, "values": "normed", "read": "sum"}), ("denseformer", {"block": 1}),
+    ("delta-product", {"factors": 3}),
     ("jpmhc", {"retraction": "exact"}), ("emhc-hybrid", {"gate": "hard"}),
     ("emhc-hybrid", {"gate_head": "linear"}), ("emhc-stream", {"gate": "hard"}),
     ("emhc-cayley", {"pool": "sequence"})]
@@ -110,7 +112,7 @@ def test_the_shortcut_is_the_jacobian_of_a_step_whose_coefficients_are_held(name
             p.add_(0.3 * torch.randn_like(p))
     F = torch.randn(WIDTH, WIDTH, dtype=torch.float64) / 4
     x = torch.randn(1, 3, WIDTH, dtype=torch.float64)
-    state = make_residual(name, WIDTH, **options).double().expand(x).detach()
+    state = make_residual(name, WIDTH, count=3, **options).double().expand(x).detach()
     state = state + torch.randn_like(state)
 
     operator = residual.observe(state, lambda x: x @ F) or StepAlone(residual, state)

@@ -10,6 +10,8 @@ from geolab.models import Transformer, TransformerConfig
 
 WIDTH, STREAMS = 8, 4
 CLOSE = dict(rtol=1e-10, atol=1e-10)
+# start as the plain network, without options
+AS_THEY_ARE = ["additive", "hyper", "mhc", "jpmhc", "laurel", "denseformer"]
 
 
 def shaken(module, size=0.3, seed=1):
@@ -63,6 +65,8 @@ _OTHER = {
     "mgt": [{"gate": False}, {"erase": False}],
     "emhc-cayley": _SERIES, "emhc-geodesic": _SERIES, "emhc-exact": [{"maps": "published"}],
     "emhc-hybrid": [*_SERIES, {"gate_head": "linear"}],
+    "attnres": [{"block": 2, "values": "normed", "scaled": True}, {"read": "sum"}],
+    "delta-product": [{"factors": 3, "beta_fixed": 2.0}], "denseformer": [{"block": 1}],
     "emhc-stream": [{"start": "published"}], "emhc-mixer": [{"start": "published"}],
 }
 FORMS = [(name, options) for name in sorted(residuals.REGISTRY)

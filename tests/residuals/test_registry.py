@@ -220,7 +220,7 @@ def test_every_parameter_of_a_residual_acts_around_a_plain_function(name):
     residual = shaken(make_residual(name, 16, index=1, count=3).double(), 0.1)
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(2, 7, 16, dtype=torch.float64, generator=generator)
-    state = make_residual(name, 16).double().expand(x).detach()
+    state = make_residual(name, 16, count=3).double().expand(x).detach()
     state = state + torch.randn(state.shape, dtype=torch.float64, generator=generator)
     state.requires_grad_()
     F = torch.randn(16, 16, dtype=torch.float64, generator=generator)

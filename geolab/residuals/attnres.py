@@ -1,0 +1,112 @@
+"""X ← X + e_b ⊗ F(norm u), u = Σ_s α_s x_s: attention residuals (Kimi Team 2026, arXiv 2603.15031).
+
+    α_s ∝ exp(wᵀ x_s / rms(x_s))     over the sources x_s that are there, with a learned query w
+
+The state keeps every source: x_0 is the embedding, and x_b the sum of what the sublayers of block b
+have written. A sublayer reads a mean of them, which depends on the token. With one sublayer in each
+block this is the paper's full form, with several the block form, whose last source is the running
+sum. So attention residuals are streams whose H is the identity, whose write is a unit vector and
+whose read attends.
+
+The queries start at 0, where a sublayer reads the plain mean, as in the paper. This is the state of
+the plain network over the number of sources: a norm behind it doesn't see that factor, but the exit
+does. With read="sum" the network starts exactly as the plain one.
+
+The norm of the keys has no weight: w would absorb it.
+
+Legend: B batch, T positions, D width, n sources in the end, k those that a sublayer reads.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from geolab.checks import require_count, require_number, require_option
+from geolab.operators import outside_autocast, stream_read, widened
+from geolab.residuals.base import Sublayer
+from geolab.residuals.streams import StreamCoefficients, Streams
+from geolab.residuals.weights import Weight, put
+
+
+class AttnRes(Streams):
+    """Attention residuals, in the full or in the block form.
+
+    The state (B, T, n, D) has a place for each source from the entry on, and zeros in those that
+    nothing has been written to. No sublayer reads these. With norm_at="post" the norm acts on each
+    source after every sublayer; the paper is pre-norm.
+
+    Inkling-2 (transformers, models/inkling2) is block=12, values="normed", scaled=True, eps=1e-6.
+    Its full-attention layers have three queries, for q, k and v, and this residual has one.
+
+    Arguments:
+        width: D.
+        block: the sublayers of a block. 1 is the full form; the paper advises about 8 blocks in
+            all, of a sublayer for attention and one for the MLP in each layer.
+        read: "mean" (the paper: the weights sum to 1) or "sum" (they sum to k).
+        values: "plain" (the paper: the sources as they are) or "normed" (divided by their rms, as
+            the keys are).
+        scaled: whether wᵀ x_s / rms(x_s) is divided by √D.
+        eps: the guard inside rms(x) = √(mean x² + eps). None is the dtype's own.
+    Raises: ValueError for an unknown option, or a number outside its range.
+    """
+
+    spectrum = "1"
+
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, block: int = 1,
+                 read: str = "mean", values: str = "plain", scaled: bool = False,
+                 eps: float | None = None):
+        require_count("block", block, 1)
+        super().__init__(width, index, count, streams=1 + math.ceil(count / block))
+        require_option("read", read, ("mean", "sum"))
+        require_option("values", values, ("plain", "normed"))
+        require_option("scaled", scaled, (True, False))
+        if eps is not None:
+            require_number("eps", eps, 0)
+        self.read, self.values, self.scaled, self.eps = read, values, scaled, eps
+        # the place that this sublayer writes to, and k
+        self.slot, self.seen = 1 + index // block, 1 + math.ceil(index / block)
+        if index:  # the first sublayer reads x_0 alone
+            self.query = nn.Parameter(torch.empty(width))
+        if self.last:
+            self.exit = Weight(width, how=nn.init.zeros_)
+        self.start_own()
+
+    def start_own(self) -> None:
+        if not self.first:
+            put(self.query, torch.zeros(self.width))
+
+    def expand(self, x: Tensor) -> Tensor:
+        """(B, T, D) -> (B, T, n, D): x, and places for the other sources."""
+        return F.pad(x.unsqueeze(-2), (0, 0, 0, self.streams - 1))
+
+    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
+        update = sublayer(stream_read(state, self.coefficients(state).read))
+        # not by `stream_mix_write`: H = I would cost n² products
+        return state.select_scatter(state.select(-2, self.slot) + update, -2, self.slot)
+
+    def coefficients(self, state: Tensor) -> StreamCoefficients:
+        n, k = self.streams, self.seen
+        identity = torch.eye(n, device=state.device, dtype=state.dtype)
+        read = identity[0] if self.first else F.pad(self._attend(self.query, state[..., :k, :]),
+                                                    (0, n - k))
+        tokens = state.shape[:-2]
+        return StreamCoefficients(read.expand(*tokens, n), identity[self.slot].expand(*tokens, n),
+                                  identity.expand(*tokens, n, n))
+
+    def reduce(self, state: Tensor) -> Tensor:
+        """(B, T, n, D) -> (B, T, D): the read of a query that belongs to the exit."""
+        return stream_read(state, self._attend(self.exit(), state))
+
+    def _attend(self, query: Tensor, sources: Tensor) -> Tensor:
+        """The weights of sources (B, T, k, D) for a query (D): (B, T, k)."""
+        x = widened(sources)
+        eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
+        with outside_autocast(x):
+            inverse = (x.square().mean(-1) + eps).rsqrt()
+            logits = inverse * (x @ query.to(x.dtype))
+        weights = (logits / self.width**0.5 if self.scaled else logits).softmax(-1)
+        if self.read == "sum":
+            weights = x.shape[-2] * weights
+        return inverse * weights if self.values == "normed" else weights

@@ -1,0 +1,125 @@
+"""Attention residuals and DenseFormer: a sublayer reads all that was written before it."""
+
+import pytest
+import torch
+from shared import CLOSE, WIDTH, normal, shaken, stack
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from geolab.graft import distance_from_plain
+from geolab.residuals import make_residual
+
+COUNT = 6
+
+
+def written(made, x):
+    """The input of each sublayer, its output, and the network's output."""
+    reads, writes = [], []
+
+    def sublayer(u):
+        reads.append(u)
+        writes.append((u.cumsum(1) + len(reads)).sin())
+        return writes[-1]
+
+    state = made[0].expand(x)
+    for residual in made:
+        state = residual(state, sublayer)
+    return reads, writes, made[-1].reduce(state)
+
+
+def attended(query, sources, read="mean", values="plain", scaled=False, eps=None):
+    """The paper's sum, one source at a time."""
+    eps = torch.finfo(torch.float64).eps if eps is None else eps
+    keys = [y / (y.square().mean(-1, keepdim=True) + eps).sqrt() for y in sources]
+    scores = [((key @ query) / (WIDTH ** 0.5 if scaled else 1)).exp() for key in keys]
+    total = sum(scores) / (len(sources) if read == "sum" else 1)
+    return sum((score / total).unsqueeze(-1) * (key if values == "normed" else y)
+               for score, key, y in zip(scores, keys, sources, strict=True))
+
+
+@pytest.mark.parametrize("options", [{}, {"read": "sum"}, {"values": "normed"}, {"scaled": True},
+                                     {"eps": 0.1}], ids=str)
+@pytest.mark.parametrize("block", [1, 2, 4, COUNT])
+def test_a_sublayer_attends_over_the_finished_blocks_and_the_running_one(block, options):
+    made = shaken(stack("attnres", WIDTH, COUNT, block=block, **options).double(), 1.0)
+    x = normal(2, 3, WIDTH)
+    reads, writes, output = written(made, x)
+    for t, (residual, read) in enumerate(zip(made, reads, strict=True)):
+        blocks = [sum(writes[start:min(start + block, t)]) for start in range(0, t, block)]
+        wanted = attended(residual.query, [x, *blocks], **options) if t else x
+        assert_close(read, wanted, **CLOSE)
+    blocks = [sum(writes[start:start + block]) for start in range(0, COUNT, block)]
+    assert_close(output, attended(made[-1].exit.weight, [x, *blocks], **options), **CLOSE)
+
+
+def test_at_the_start_a_sublayer_reads_the_plain_mean_and_with_read_sum_the_plain_state():
+    x = normal(2, 3, WIDTH)
+    for read in ("mean", "sum"):
+        reads, writes, output = written(stack("attnres", WIDTH, COUNT, read=read).double(), x)
+        for t, u in enumerate([*reads, output]):
+            assert_close((t + 1 if read == "mean" else 1) * u, x + sum(writes[:t]), **CLOSE)
+    assert distance_from_plain("attnres", WIDTH, read="sum") < 1e-12
+    assert distance_from_plain("attnres", WIDTH) > 0.1
+    assert distance_from_plain("attnres", WIDTH, values="normed", read="sum") > 0.1
+
+
+def test_what_nobody_has_written_is_not_read():
+    made = shaken(stack("attnres", WIDTH, COUNT, block=2).double())
+    state = made[0].expand(normal(2, 3, WIDTH)) + normal(2, 3, 4, WIDTH, seed=1)
+    for residual, sources in zip(made, (1, 2, 2, 3, 3, 4), strict=True):
+        read = residual.coefficients(state).read
+        assert read[..., sources:].eq(0).all() and read[..., :sources].gt(0).all()
+        assert_close(read.sum(-1), torch.ones(2, 3).double(), **CLOSE)
+
+
+# ---------------------------------------------------------------- DenseFormer
+
+@pytest.mark.parametrize("block", [1, 2, 4])
+def test_a_block_reads_a_weighted_sum_of_all_blocks(block):
+    made = shaken(stack("denseformer", WIDTH, COUNT, block=block).double(), 1.0)
+    x = normal(2, 3, WIDTH)
+    reads, writes, output = written(made, x)
+    outputs, state = [x], x
+    for t, (residual, read) in enumerate(zip(made, reads, strict=True)):
+        if t and t % block == 0:
+            outputs.append(state)
+            state = sum(a * y for a, y in zip(residual.alpha, outputs, strict=True))
+        assert_close(read, state, **CLOSE)
+        state = state + writes[t]
+    weights = made[-1].exit.weight
+    assert_close(output, sum(a * y for a, y in zip(weights, [*outputs, state], strict=True)),
+                 **CLOSE)
+
+
+def test_it_starts_with_the_identity():
+    reads, writes, output = written(stack("denseformer", WIDTH, COUNT).double(),
+                                    normal(2, 3, WIDTH))
+    for t, u in enumerate([*reads, output]):
+        assert_close(u, reads[0] + sum(writes[:t]), **CLOSE)
+
+
+# ---------------------------------------------------------------- both are streams
+
+@pytest.mark.parametrize("name, options", [("attnres", {}), ("attnres", {"block": 2}),
+                                           ("denseformer", {}), ("denseformer", {"block": 1})])
+def test_the_coefficients_are_those_of_streams(name, options):
+    """So a step is X ← H X + b ⊗ F(aᵀX), though it isn't computed by these products."""
+    made = shaken(stack(name, WIDTH, COUNT, **options).double())
+    state = made[0].expand(normal(2, 3, WIDTH))
+    for residual in made:
+        read, write, mix = residual.coefficients(state)
+        u = torch.einsum("btn,btnd->btd", read, state)
+        new = mix @ state + write.unsqueeze(-1) * F.silu(u).unsqueeze(-2)
+        state = residual(state, F.silu)
+        assert_close(state, new, **CLOSE)
+
+
+@pytest.mark.parametrize("name, options, message", [
+    ("attnres", {"block": 0}, "^block must be .*, got 0"),
+    ("attnres", {"read": "max"}, "^read must be one of 'mean', 'sum', got 'max'"),
+    ("attnres", {"values": "raw"}, "^values must be one of 'plain', 'normed', got 'raw'"),
+    ("attnres", {"scaled": 2}, "^scaled must be one of True, False, got 2"),
+    ("attnres", {"eps": -1.0}, "^eps must be "), ("denseformer", {"block": 0}, "^block must be ")])
+def test_what_has_no_meaning_is_refused(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        make_residual(name, WIDTH, **options)
