@@ -18,6 +18,8 @@ from geolab.residuals.layer_scale import LayerScale
 from geolab.residuals.mgt import MGT
 from geolab.residuals.mgt_forms import MHCDelta, Projected, TokenRate
 from geolab.residuals.mhc import MHC
+from geolab.residuals.norm_preserving import NormPreserving
+from geolab.residuals.scaled import Scaled
 from geolab.residuals.weights import Linear, Weight, float32_at_least
 
 REGISTRY: dict[str, type[Residual]] = {
@@ -26,7 +28,7 @@ REGISTRY: dict[str, type[Residual]] = {
     "hyper": HyperConnections, "mhc": MHC, "jpmhc": JPmHC,
     "emhc-cayley": Cayley, "emhc-hybrid": Hybrid, "emhc-geodesic": Geodesic,
     "emhc-exact": Exact, "emhc-stream": Stream, "emhc-mixer": Mixer,
-    "layer-scale": LayerScale,
+    "layer-scale": LayerScale, "scaled": Scaled, "norm-preserving": NormPreserving,
     "mgt": MGT, "mgt-token": TokenRate, "mgt-projected": Projected, "mhc-delta": MHCDelta,
     "benchmark-delta": BenchmarkDelta, "benchmark-mhc": BenchmarkMHC,
     "benchmark-jpmhc": BenchmarkJPmHC,

@@ -317,7 +317,8 @@ def test_a_residual_that_does_not_fit_is_named(name, options, error, message):
         graft(network(Plain)[0], name, **options)
 
 
-@pytest.mark.parametrize("name", sorted(set(REGISTRY) - {"additive", "hyper", "mhc", "jpmhc"}))
+@pytest.mark.parametrize("name", sorted(set(REGISTRY) - {"additive", "hyper", "mhc", "jpmhc",
+                                                         "scaled"}))
 def test_a_residual_that_doesn_t_start_plain_is_refused(name):
     rule(Plain, plain)
     model, x = network(Plain)

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from geolab.graft import Grafted, distance_from_plain, graft
 from geolab.residuals import REGISTRY
 
-AS_THEY_ARE = ["additive", "hyper", "mhc", "jpmhc"]
+AS_THEY_ARE = ["additive", "hyper", "mhc", "jpmhc", "scaled"]
 FROZEN_WRITE = dict(erase=False, normalize=False, beta_fixed=0.5, value="constant")
 PLAIN = [*((name, {}) for name in AS_THEY_ARE),
          ("hyper", {"dynamic": False}), ("mhc", {"readout": "learned", "streams": 2}),
