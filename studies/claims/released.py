@@ -107,7 +107,7 @@ def table(sizes: Mapping[str, tuple[int, int]], compared: Collection[str]) -> st
         compared: the labels of the rows of parity.
     """
     return "".join(
-        f"<p><strong>{html.escape(section)}</strong></p>"
+        f'<p style="margin: 1.2em 0 0.4em"><strong>{html.escape(section)}</strong></p>'
         + "".join(_box(row, *sizes.get(row.label, (row.features, row.depth)), compared)
                   for row in rows)
         for section, rows in groupby(RELEASED, key=lambda row: row.section))
