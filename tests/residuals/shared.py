@@ -61,7 +61,7 @@ _OTHER = {
     "mhc": [{"readout": "learned"}, {"without": ("mix",)}, {"without": ("read", "write", "mix")}],
     "jpmhc": [{"norm": "rms", "write_scale": False}],
     "mgt": [{"gate": False}, {"erase": False}],
-    "scaled": [{"learned": ("state",)}, {"learned": ()}], "norm-preserving": [{"share": "depth"}],
+    "scaled": [{"learned": ()}], "norm-preserving": [{"share": "depth"}],
     "emhc-cayley": _SERIES, "emhc-geodesic": _SERIES, "emhc-exact": [{"maps": "published"}],
     "emhc-hybrid": [*_SERIES, {"gate_head": "linear"}],
     "emhc-stream": [{"start": "published"}], "emhc-mixer": [{"start": "published"}],
