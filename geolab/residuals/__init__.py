@@ -23,7 +23,9 @@ from geolab.residuals.layer_scale import LayerScale
 from geolab.residuals.mgt import MGT
 from geolab.residuals.mgt_forms import MHCDelta, Projected, TokenRate
 from geolab.residuals.mhc import MHC
+from geolab.residuals.norm_preserving import NormPreserving
 from geolab.residuals.rezero import ReZero
+from geolab.residuals.scaled import Scaled
 from geolab.residuals.weights import Linear, Weight, float32_at_least
 
 REGISTRY: dict[str, type[Residual]] = {
@@ -33,6 +35,7 @@ REGISTRY: dict[str, type[Residual]] = {
     "emhc-cayley": Cayley, "emhc-hybrid": Hybrid, "emhc-geodesic": Geodesic,
     "emhc-exact": Exact, "emhc-stream": Stream, "emhc-mixer": Mixer,
     "layer-scale": LayerScale, "rezero": ReZero, "deepnorm": DeepNorm, "laurel": LAuReL,
+    "scaled": Scaled, "norm-preserving": NormPreserving,
     "attnres": AttnRes, "denseformer": DenseFormer,
     "mgt": MGT, "mgt-token": TokenRate, "mgt-projected": Projected, "mhc-delta": MHCDelta,
     "benchmark-delta": BenchmarkDelta, "benchmark-mhc": BenchmarkMHC,

@@ -3,9 +3,15 @@
     python -m studies.parity      # the table
 """
 
-from studies.parity import ddl, emhc, lecture
+from studies.parity import ddl, emhc, lecture, released_single
+from studies.parity.installed import Installed, installed_agreement
 from studies.parity.public import Agreement, Public, agreement
 
 PUBLIC: list[Public] = [*emhc.PUBLIC, *lecture.PUBLIC, *ddl.PUBLIC]
+# of the installed transformers: a module of rows is a line here
+RELEASED: list[Installed] = [
+    *released_single.ROWS,
+]
 
-__all__ = ["PUBLIC", "Agreement", "Public", "agreement"]
+__all__ = ["PUBLIC", "RELEASED", "Agreement", "Installed", "Public", "agreement",
+           "installed_agreement"]

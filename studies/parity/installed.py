@@ -7,10 +7,13 @@ every sign, order and constant; a published start often hides them.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
 
 import torch
 from torch import Tensor, nn
 
+from geolab.models.pretrained import without_foreign_torchvision
 from studies.parity.public import Agreement, difference, require_all
 
 WIDTH, BATCH, POSITIONS = 12, 2, 5
@@ -31,6 +34,15 @@ class Installed:
     build: Callable[[], nn.Module]
     translate: Callable[[dict[str, Tensor]], dict[str, Tensor]]  # their weights -> ours, by name
     differs: str = ""                # what the row leaves out
+
+
+def library(module: str) -> ModuleType:
+    """The module of the installed transformers of this name, such as "models.beam.modeling_beam".
+
+    It is imported when a row runs, since the library takes seconds.
+    """
+    with without_foreign_torchvision():
+        return import_module(f"transformers.{module}")
 
 
 def fixed(seed: int) -> Callable[[Tensor], Tensor]:

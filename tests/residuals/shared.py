@@ -11,7 +11,7 @@ from geolab.models import Transformer, TransformerConfig
 WIDTH, STREAMS = 8, 4
 CLOSE = dict(rtol=1e-10, atol=1e-10)
 # start as the plain network, without options
-AS_THEY_ARE = ["additive", "hyper", "mhc", "jpmhc", "laurel", "denseformer"]
+AS_THEY_ARE = ["additive", "hyper", "mhc", "jpmhc", "laurel", "denseformer", "scaled"]
 
 
 def shaken(module, size=0.3, seed=1):
@@ -63,6 +63,7 @@ _OTHER = {
     "mhc": [{"readout": "learned"}, {"without": ("mix",)}, {"without": ("read", "write", "mix")}],
     "jpmhc": [{"norm": "rms", "write_scale": False}],
     "mgt": [{"gate": False}, {"erase": False}],
+    "scaled": [{"learned": ()}], "norm-preserving": [{"share": "depth"}],
     "emhc-cayley": _SERIES, "emhc-geodesic": _SERIES, "emhc-exact": [{"maps": "published"}],
     "emhc-hybrid": [*_SERIES, {"gate_head": "linear"}],
     "attnres": [{"block": 2, "values": "normed", "scaled": True}, {"read": "sum"}],
