@@ -1,0 +1,117 @@
+"""A run of a network in which the residuals' coefficients are constants.
+
+    x_t = H_t x_{t−1} + b_t y_t,   u_t = a_tᵀ x_{t−1},   y_t = F_t(u_t)
+
+Coefficients such as a, b and H depend on the state. Here they have their values, and no derivative.
+Nor has a sublayer's output y_t. So each state and each input u_t is linear in y_0, the entry, and
+in the outputs so far, and automatic differentiation gives the factors. A residual, or a part of it,
+gives its coefficients by a method `coefficients`.
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import is_dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+
+
+class Step(NamedTuple):
+    """The step of one residual."""
+
+    residual: nn.Module
+    state: Any      # x_{t−1}
+    heard: Tensor   # u_t, before the sublayer's norm: (B, T, D)
+    said: Tensor    # y_t, (B, T, D), a leaf
+    new: Any        # x_t
+
+
+class Run(NamedTuple):
+    """A run of one stack of residuals, S of them."""
+
+    entry: Tensor       # y_0, (B, T, D), a leaf
+    steps: list[Step]
+    exit: Tensor        # what the last residual's `reduce` gives: (B, T, D)
+    output: Any         # of the model
+
+
+@torch.no_grad()
+def held_run(model: nn.Module, x: Any, change: Callable[[int, Any], Any] | None = None) -> Run:
+    """Run a model with its coefficients held.
+
+    Arguments:
+        model: any network with one stack of residuals in it, such as one that was grafted. Its
+            residuals are the modules that have a method `observe`.
+        x: an input of the model.
+        change: (number of the step from 0, state) -> the state that the step gets instead.
+    Raises: ValueError for a model that runs no residuals, or several stacks of them.
+    """
+    ends: dict[str, list[Tensor]] = {"expand": [], "reduce": []}
+    steps: list[Step] = []
+
+    @torch.enable_grad()
+    def enter(expand: Callable, x: Tensor) -> Any:
+        ends["expand"].append(x.detach().requires_grad_())
+        return expand(ends["expand"][-1])
+
+    @torch.enable_grad()
+    def leave(reduce: Callable, state: Any) -> Tensor:
+        ends["reduce"].append(reduce(state))
+        return ends["reduce"][-1]
+
+    @torch.enable_grad()
+    def step(residual: nn.Module, forward: Callable, state: Any, sublayer: Callable) -> Any:
+        state = change(len(steps), state) if change else state
+        heard, said = [], []
+        new = forward(state, _noting(sublayer, heard, said))
+        steps.append(Step(residual, state, heard[0], said[0], new))
+        return new
+
+    with ExitStack() as around:  # patched, not hooked, since expand and reduce are plain methods
+        for residual in (module for module in model.modules() if hasattr(module, "observe")):
+            for name, made in (("expand", enter), ("reduce", leave), ("forward",
+                                                                      partial(step, residual))):
+                around.enter_context(patch.object(residual, name,
+                                                  partial(made, getattr(residual, name))))
+            for part in residual.modules():
+                if hasattr(part, "coefficients"):
+                    around.enter_context(patch.object(part, "coefficients",
+                                                      partial(_held, part.coefficients)))
+        output = model(x)
+    if not steps:
+        raise ValueError(f"model must run residuals, got {type(model).__name__}, which runs none")
+    if len(ends["expand"]) != 1 or len(ends["reduce"]) != 1:
+        raise ValueError("model must run one stack of residuals, from one entry to one exit, got "
+                         f"{len(ends['expand'])} entries and {len(ends['reduce'])} exits")
+    return Run(ends["expand"][0], steps, ends["reduce"][0], output)
+
+
+def _held(coefficients: Callable, *args: Any) -> tuple | Tensor:
+    """The same coefficients, constant."""
+    found = coefficients(*args)
+    if isinstance(found, Tensor):
+        return found.detach()
+    return type(found)(*(part if part is None else part.detach() for part in found))
+
+
+def _noting(sublayer: Callable, heard: list, said: list) -> Callable:
+    """The same sublayer, which notes its input in `heard`, and its output, a constant, in `said`.
+
+    It is as much of a `Normed` as the other was: a residual may ask for its norm.
+    """
+    def note(f: Callable, x: Tensor) -> Tensor:
+        heard.append(x)
+        return f(x)
+
+    def leaf(f: Callable, *args: Tensor) -> Tensor:
+        said.append(f(*(arg.detach() for arg in args)).detach().requires_grad_())
+        return said[-1]
+
+    if not is_dataclass(sublayer) or isinstance(sublayer, type):
+        return partial(note, partial(leaf, sublayer))
+    if sublayer.norm is None:
+        return replace(sublayer, f=lambda x, *maps: note(lambda x: leaf(sublayer.f, x, *maps), x))
+    return replace(sublayer, f=partial(leaf, sublayer.f), norm=partial(note, sublayer.norm))
