@@ -5,8 +5,7 @@
 y_0 is the embedding and y_s the output of sublayer s. u_t is the input of sublayer t, before its
 norm, and the last row is what the head gets. The plain residual has A_ts = 1. So one triangle of
 numbers says what any residual does that is linear once its coefficients are held: n streams,
-attention over depth (Kimi Team 2026, arXiv 2603.15031), or an average over depth (Pagliardini et
-al. 2024, DenseFormer).
+attention over depth (arXiv 2603.15031), or an average over depth (DenseFormer, arXiv 2402.02622).
 
 Legend: S sublayers, B batch, T positions, D width.
 """
@@ -60,14 +59,14 @@ def weights_of(run: Run) -> DepthWeights:
         if heard.requires_grad:
             weights[t, :t + 1] = torch.stack(torch.autograd.grad(
                 heard.sum(), outputs[:t + 1], retain_graph=True, materialize_grads=True))
-        away = ((weights[t] * y).sum(0) - u[t]).norm() / u[t].norm()
-        if not away <= close:
+        away, size = ((weights[t] * y).sum(0) - u[t]).norm(), u[t].norm()
+        if not away <= close * size:
             place = f"sublayer {t + 1}" if t < len(run.steps) else "the head"
             raise ValueError(
                 f"the input of {place} must be a sum of the outputs before it, with a weight for "
-                f"each feature; with {_names(run)} it is {away:.2g} away from one, relative to its "
-                "norm. Either A_ts is a D × D matrix, as for a delta residual, or something that "
-                "weighs the state isn't given by a method `coefficients`")
+                f"each feature; with {_names(run)} it is {away / size:.2g} away from one, relative "
+                "to its norm. Either A_ts is a D × D matrix, as for a delta residual, or something "
+                "that weighs the state isn't given by a method `coefficients`")
     return DepthWeights(weights, y, u)
 
 

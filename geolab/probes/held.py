@@ -47,7 +47,8 @@ def held_run(model: nn.Module, x: Any, change: Callable[[int, Any], Any] | None 
             residuals are the modules that have a method `observe`.
         x: an input of the model.
         change: (number of the step from 0, state) -> the state that the step gets instead.
-    Raises: ValueError for a model that runs no residuals, or several stacks of them.
+    Raises: ValueError for a model that runs no residuals, or several stacks of them; for a residual
+        that doesn't run its sublayer once.
     """
     ends: dict[str, list[Tensor]] = {"expand": [], "reduce": []}
     steps: list[Step] = []
@@ -67,19 +68,25 @@ def held_run(model: nn.Module, x: Any, change: Callable[[int, Any], Any] | None 
         state = change(len(steps), state) if change else state
         heard, said = [], []
         new = forward(state, _noting(sublayer, heard, said))
+        if len(said) != 1:
+            raise ValueError(f"{type(residual).__name__} must run its sublayer once in a step, got "
+                             f"{len(said)} runs")
         steps.append(Step(residual, state, heard[0], said[0], new))
         return new
 
-    with ExitStack() as around:  # patched, not hooked, since expand and reduce are plain methods
+    with ExitStack() as around:
+
+        def put_around(part: nn.Module, name: str, function: Callable) -> None:
+            replaced = partial(function, getattr(part, name))
+            around.enter_context(patch.object(part, name, replaced))
+
         for residual in (module for module in model.modules() if hasattr(module, "observe")):
-            for name, made in (("expand", enter), ("reduce", leave), ("forward",
-                                                                      partial(step, residual))):
-                around.enter_context(patch.object(residual, name,
-                                                  partial(made, getattr(residual, name))))
+            put_around(residual, "expand", enter)
+            put_around(residual, "reduce", leave)
+            put_around(residual, "forward", partial(step, residual))
             for part in residual.modules():
                 if hasattr(part, "coefficients"):
-                    around.enter_context(patch.object(part, "coefficients",
-                                                      partial(_held, part.coefficients)))
+                    put_around(part, "coefficients", _held)
         output = model(x)
     if not steps:
         raise ValueError(f"model must run residuals, got {type(model).__name__}, which runs none")
@@ -106,8 +113,9 @@ def _noting(sublayer: Callable, heard: list, said: list) -> Callable:
         heard.append(x)
         return f(x)
 
+    @torch.no_grad()
     def leaf(f: Callable, *args: Tensor) -> Tensor:
-        said.append(f(*(arg.detach() for arg in args)).detach().requires_grad_())
+        said.append(f(*args).detach().requires_grad_())
         return said[-1]
 
     if not is_dataclass(sublayer) or isinstance(sublayer, type):

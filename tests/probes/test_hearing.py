@@ -200,6 +200,15 @@ def test_a_residual_whose_inputs_are_no_such_sums_is_refused(residual, options, 
         depth_weights(*trunk(residual, **options))
 
 
+def test_a_step_must_run_its_sublayer_once():
+    class Twice(Residual):
+        def forward(self, state, sublayer):
+            return state + sublayer(state) + sublayer(state)
+
+    with pytest.raises(ValueError, match="^Twice must run its sublayer once .* got 2 runs$"):
+        depth_weights(*trunk(Twice))
+
+
 @pytest.mark.parametrize("probe", [depth_weights, stream_usage])
 def test_a_model_must_run_one_stack_of_residuals(probe):
     x = torch.randn(2, 7, 16, dtype=torch.float64)
