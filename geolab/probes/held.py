@@ -4,8 +4,9 @@
 
 Coefficients such as a, b and H depend on the state. Here they have their values, and no derivative.
 Nor has a sublayer's output y_t. So each state and each input u_t is linear in y_0, the entry, and
-in the outputs so far, and automatic differentiation gives the factors. A residual, or a part of it,
-gives its coefficients by a method `coefficients`.
+in the outputs so far, and automatic differentiation gives the factors. Held is what a method
+`coefficients` of a residual, or of a part of it, gives. So is what a function of NONLINEAR makes of
+a state, such as the weights with which attention reads the last one.
 """
 
 from collections.abc import Callable
@@ -17,6 +18,10 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+NONLINEAR = {"exp", "gelu", "layer_norm", "linalg_vector_norm", "norm", "relu", "rms_norm", "rsqrt",
+             "sigmoid", "silu", "softmax", "softplus", "sqrt", "tanh"}
 
 
 class Step(NamedTuple):
@@ -75,6 +80,7 @@ def held_run(model: nn.Module, x: Any, change: Callable[[int, Any], Any] | None 
         return new
 
     with ExitStack() as around:
+        around.enter_context(_Held())
 
         def put_around(part: nn.Module, name: str, function: Callable) -> None:
             replaced = partial(function, getattr(part, name))
@@ -94,6 +100,15 @@ def held_run(model: nn.Module, x: Any, change: Callable[[int, Any], Any] | None 
         raise ValueError("model must run one stack of residuals, from one entry to one exit, got "
                          f"{len(ends['expand'])} entries and {len(ends['reduce'])} exits")
     return Run(ends["expand"][0], steps, ends["reduce"][0], output)
+
+
+class _Held(TorchFunctionMode):
+    """Inside this context the result of a nonlinear function is a constant."""
+
+    def __torch_function__(self, function: Callable, types: Any, args: tuple = (),
+                           kwargs: dict | None = None) -> Any:
+        found = function(*args, **(kwargs or {}))
+        return found.detach() if getattr(function, "__name__", "") in NONLINEAR else found
 
 
 def _held(coefficients: Callable, *args: Any) -> tuple | Tensor:

@@ -226,9 +226,5 @@ class Readout(nn.Module):
         nn.init.constant_(self.bias, -math.log(self.streams - 1))
 
     def forward(self, state: Tensor) -> Tensor:
-        return stream_read(state, self.coefficients(state))
-
-    def coefficients(self, state: Tensor) -> Tensor:
-        """w, (B, T, n)."""
         numbers = rms_linear(state.flatten(-2), self.weight, self.eps)
-        return (self.scale * numbers + self.bias).sigmoid()
+        return stream_read(state, (self.scale * numbers + self.bias).sigmoid())

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 from geolab import probes
 from geolab.models import ContinuousModel, Transformer, TransformerConfig
 from geolab.probes import operators_by_layer, shortcut_matrix, states
-from geolab.residuals import REGISTRY, make_residual
+from geolab.residuals import REGISTRY
 
 
 def last_state(model, x):
@@ -66,10 +66,6 @@ CASES = {  # each public probe at a model (B, T, 5) -> (B, T, 5) and an input of
     "total_persistence": lambda m, x: probes.total_persistence(
         probes.persistence(last_state(m, x).flatten(0, 1))),
 }
-# Their shortcut multiplies features with each other, so two probes refuse them by name.
-MIXES_FEATURES = {
-    "delta", "delta-matrix", "emhc-cayley", "emhc-hybrid", "emhc-geodesic", "emhc-exact",
-    "emhc-mixer", "mgt-projected", "mhc-delta", "benchmark-delta", "benchmark-mhc"}
 OPTIONAL = () if find_spec("gudhi") else ("persistence", "total_persistence")
 
 
@@ -87,13 +83,31 @@ def small_model(name):
     return model, torch.randn(2, 7, 5, generator=torch.Generator().manual_seed(1))
 
 
-def refuses(probe, name):
-    """Whether a probe must refuse a residual."""
-    if probe == "stream_usage":
-        state = make_residual(name, 16).expand(torch.zeros(1, 1, 16))
-        streams = state[0] if isinstance(state, tuple) else state
-        return name in MIXES_FEATURES or streams.ndim != 4 or streams.shape[-1] != 16
-    return probe == "depth_weights" and name in MIXES_FEATURES
+def state_shape(model):
+    """The axes of a state behind batch and positions, and D."""
+    first = next(module for module in model.modules() if hasattr(module, "observe"))
+    return tree_leaves(first.expand(torch.zeros(1, 1, first.width)))[0].shape[2:], first.width
+
+
+def mixes_features(model, x):
+    """Whether the shortcut multiplies features of a sublayer with each other."""
+    shape, width = state_shape(model)
+    if shape[-1] != width:
+        return True
+    every = [matrix for layer in operators_by_layer(model, x)
+             for matrix in shortcut_matrix(layer).float().flatten(0, 1)]
+    size, apart = shape.numel(), 1 - torch.eye(width)
+    blocks = torch.stack([torch.kron(matrix.contiguous(), torch.eye(size // len(matrix)))
+                          for matrix in every])
+    blocks = blocks.view(-1, size // width, width, size // width, width)
+    return bool((blocks * apart[:, None]).abs().max() > 1e-5)
+
+
+def refuses(probe, model, x):
+    """Whether a probe must refuse the model's residual."""
+    if probe == "stream_usage" and len(state_shape(model)[0]) != 2:
+        return True
+    return probe in ("depth_weights", "stream_usage") and mixes_features(model, x)
 
 
 def require_measured(name, model, x):
@@ -101,7 +115,7 @@ def require_measured(name, model, x):
     for probe, measure in CASES.items():
         if probe in OPTIONAL:
             continue
-        if refuses(probe, name):
+        if refuses(probe, model, x):
             with pytest.raises(ValueError, match=rf"\b{REGISTRY[name].__name__}\b"):
                 measure(model, x)
             continue
