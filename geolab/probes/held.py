@@ -6,7 +6,8 @@ Coefficients such as a, b and H depend on the state. Here they have their values
 Nor has a sublayer's output y_t. So each state and each input u_t is linear in y_0, the entry, and
 in the outputs so far, and automatic differentiation gives the factors. Held is what a method
 `coefficients` of a residual, or of a part of it, gives. So is what a function of NONLINEAR makes of
-a state, such as the weights with which attention reads the last one.
+a state, such as the weights with which attention reads the last one. An RMS norm multiplies by a
+factor that is held.
 """
 
 from collections.abc import Callable
@@ -20,8 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-NONLINEAR = {"exp", "gelu", "layer_norm", "linalg_vector_norm", "norm", "relu", "rms_norm", "rsqrt",
-             "sigmoid", "silu", "softmax", "softplus", "sqrt", "tanh"}
+NONLINEAR = {"exp", "gelu", "layer_norm", "linalg_vector_norm", "norm", "relu", "rsqrt", "sigmoid",
+             "silu", "softmax", "softplus", "sqrt", "tanh"}
 
 
 class Step(NamedTuple):
@@ -103,12 +104,16 @@ def held_run(model: nn.Module, x: Any, change: Callable[[int, Any], Any] | None 
 
 
 class _Held(TorchFunctionMode):
-    """Inside this context the result of a nonlinear function is a constant."""
+    """Inside this context the result of a nonlinear function is a constant, and an RMS norm linear.
+    """
 
     def __torch_function__(self, function: Callable, types: Any, args: tuple = (),
                            kwargs: dict | None = None) -> Any:
-        found = function(*args, **(kwargs or {}))
-        return found.detach() if getattr(function, "__name__", "") in NONLINEAR else found
+        found, name = function(*args, **(kwargs or {})), getattr(function, "__name__", "")
+        if name == "rms_norm":
+            x = args[0]
+            return found.detach() + (found / x).detach().nan_to_num() * (x - x.detach())
+        return found.detach() if name in NONLINEAR else found
 
 
 def _held(coefficients: Callable, *args: Any) -> tuple | Tensor:

@@ -83,31 +83,38 @@ def small_model(name):
     return model, torch.randn(2, 7, 5, generator=torch.Generator().manual_seed(1))
 
 
+def residuals(model):
+    return [module for module in model.modules() if hasattr(module, "observe")]
+
+
 def state_shape(model):
     """The axes of a state behind batch and positions, and D."""
-    first = next(module for module in model.modules() if hasattr(module, "observe"))
+    first = residuals(model)[0]
     return tree_leaves(first.expand(torch.zeros(1, 1, first.width)))[0].shape[2:], first.width
 
 
-def mixes_features(model, x):
-    """Whether the shortcut multiplies features of a sublayer with each other."""
+def weighs_features(model, x):
+    """Whether each step multiplies each feature of a sublayer by itself, and adds no constant."""
     shape, width = state_shape(model)
     if shape[-1] != width:
-        return True
-    every = [matrix for layer in operators_by_layer(model, x)
+        return False
+    empty = residuals(model)[0].expand(torch.zeros(1, 1, width))
+    if any(leaf.any() for residual in residuals(model)
+           for leaf in tree_leaves(residual(empty, torch.zeros_like))[:1]):
+        return False
+    every = [matrix.contiguous() for layer in operators_by_layer(model, x)
              for matrix in shortcut_matrix(layer).float().flatten(0, 1)]
     size, apart = shape.numel(), 1 - torch.eye(width)
-    blocks = torch.stack([torch.kron(matrix.contiguous(), torch.eye(size // len(matrix)))
-                          for matrix in every])
+    blocks = torch.stack([torch.kron(matrix, torch.eye(size // len(matrix))) for matrix in every])
     blocks = blocks.view(-1, size // width, width, size // width, width)
-    return bool((blocks * apart[:, None]).abs().max() > 1e-5)
+    return bool((blocks * apart[:, None]).abs().max() < 1e-5)
 
 
 def refuses(probe, model, x):
     """Whether a probe must refuse the model's residual."""
     if probe == "stream_usage" and len(state_shape(model)[0]) != 2:
         return True
-    return probe in ("depth_weights", "stream_usage") and mixes_features(model, x)
+    return probe in ("depth_weights", "stream_usage") and not weighs_features(model, x)
 
 
 def require_measured(name, model, x):

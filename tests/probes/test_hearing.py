@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from test_every_probe import mixes_features, small_model
+from test_every_probe import small_model, weighs_features
 from torch import nn
 from torch.testing import assert_close
 
@@ -38,7 +38,7 @@ def require_sums(found, close):
 @pytest.mark.parametrize("name", sorted(REGISTRY))
 def test_every_input_is_the_weighted_sum_of_the_outputs_before_it(name):
     model, x = small_model(name)
-    if mixes_features(model, x):
+    if not weighs_features(model, x):
         with pytest.raises(ValueError, match=f"^the input .* with {REGISTRY[name].__name__} it is"):
             depth_weights(model, x)
     else:
@@ -135,6 +135,20 @@ class Undeclared(OverDepth):
         return (weights.unsqueeze(-1) * state).sum(-2)
 
 
+class NormedUpdate(Residual):
+    """x ← x + norm F(x), feature by feature."""
+
+    def forward(self, state, sublayer):
+        return state + nn.functional.rms_norm(sublayer(state), (self.width,))
+
+
+class Shifted(Residual):
+    """x ← x + c + F(x), which makes something of nothing."""
+
+    def forward(self, state, sublayer):
+        return state + 1 + sublayer(state)
+
+
 class Rational(Residual):
     """x ← x / (1 + |x|²) + F(x), whose factor nobody holds."""
 
@@ -190,6 +204,10 @@ def test_attention_over_depth_is_its_own_weights(residual):
     assert [len(step.read) for step in stream_usage(model, x)] == [1, 2, 3, 4]
 
 
+def test_a_norm_of_what_a_sublayer_says_is_a_weight():
+    require_sums(depth_weights(*trunk(NormedUpdate)), 1e-12)
+
+
 def test_a_state_may_be_a_named_tuple():
     model, x = trunk(ReadsLate)
     require_sums(depth_weights(model, x), 1e-12)
@@ -201,6 +219,7 @@ def test_a_state_may_be_a_named_tuple():
 @pytest.mark.parametrize("residual, options, message", [
     ("delta", {}, r"^the input of sublayer 2 must be a sum .* with Delta it is 0\.\d+ away from"),
     ("emhc-exact", {}, "^the input of sublayer 1 must be a sum .* with Exact it is"),
+    (Shifted, {}, "with Shifted it is .* a step adds a constant"),
     (Rational, {}, "with Rational it is .* isn't given by a method `coefficients`$"),
     ("jpmhc", {"ends": "split"}, "^JPmHC must have as many features at the network's ends"),
 ])
