@@ -65,8 +65,8 @@ def weights_of(run: Run) -> DepthWeights:
             raise ValueError(
                 f"the input of {place} must be a sum of the outputs before it, with a weight for "
                 f"each feature; with {_names(run)} it is {away / size:.2g} away from one, relative "
-                "to its norm. Either A_ts is a D × D matrix, as for a delta residual; or a step adds "
-                "a constant; or a weight isn't given by a method `coefficients`")
+                "to its norm. Either A_ts is a D × D matrix, as for a delta residual; or a step "
+                "adds a constant; or a weight isn't given by a method `coefficients`")
     return DepthWeights(weights, y, u)
 
 

@@ -152,8 +152,23 @@ class Shifted(Residual):
 class Rational(Residual):
     """x ← x / (1 + |x|²) + F(x), whose factor nobody holds."""
 
+    def factor(self, state):
+        return 1 / (1 + (state * state).sum(-1, keepdim=True))
+
     def forward(self, state, sublayer):
-        return state / (1 + (state * state).sum(-1, keepdim=True)) + sublayer(state)
+        return self.factor(state) * state + sublayer(state)
+
+
+class Declared(Rational):
+    """The same, whose `coefficients` gives the factor."""
+
+    def observe(self, state, sublayer):
+        return ()
+
+    def coefficients(self, state):
+        return super().factor(state)
+
+    factor = property(lambda self: self.coefficients)
 
 
 class Late(NamedTuple):
@@ -204,8 +219,9 @@ def test_attention_over_depth_is_its_own_weights(residual):
     assert [len(step.read) for step in stream_usage(model, x)] == [1, 2, 3, 4]
 
 
-def test_a_norm_of_what_a_sublayer_says_is_a_weight():
-    require_sums(depth_weights(*trunk(NormedUpdate)), 1e-12)
+@pytest.mark.parametrize("residual", [NormedUpdate, Declared])
+def test_a_norm_of_what_a_sublayer_says_and_what_coefficients_gives_are_weights(residual):
+    require_sums(depth_weights(*trunk(residual)), 1e-12)
 
 
 def test_a_state_may_be_a_named_tuple():
