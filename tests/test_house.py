@@ -24,7 +24,7 @@ ROOMS = {
     "kernels": "checks",
     "operators": "checks kernels",
     "tasks": "checks",
-    "probes": "checks operators",
+    "probes": "checks kernels operators",
     "residuals": "checks penalties operators",
     "graft": "checks residuals",
     "models": "checks penalties operators residuals",

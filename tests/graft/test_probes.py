@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from test_every_probe import CASES, OPTIONAL
+from shared import shaken
+from test_every_probe import require_measured, weighs_features
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from geolab.graft import graft
-from geolab.probes import operators_by_layer, states
+from geolab.probes import depth_weights, operators_by_layer, states, stream_usage
 from geolab.residuals import REGISTRY
 
 
@@ -43,11 +43,7 @@ def grafted(net):
 def test_every_probe_measures_a_grafted_gpt2(grafted, name):
     model = Around(grafted(name)[0].transformer, 32)
     x = torch.randn(2, 7, 5, generator=torch.Generator().manual_seed(1))
-    for probe, measure in CASES.items():
-        if probe not in OPTIONAL:
-            numbers = [part for part in tree_leaves(measure(model, x))
-                       if isinstance(part, (torch.Tensor, float))]
-            assert all(torch.as_tensor(number).isfinite().all() for number in numbers), probe
+    require_measured(name, model, x)
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
@@ -63,6 +59,31 @@ def test_the_operators_are_those_of_the_run_with_its_cache(grafted, name):
     for step, again in zip(found, operators_by_layer(model, tokens)):
         for a, b in zip(step, again):
             assert not isinstance(a, torch.Tensor) or torch.equal(a, b)
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_who_hears_whom_in_a_grafted_llama(net, name):
+    made = net("llama", layers=2)
+    model = shaken(graft(made.model, name, plain=False).eval(), size=0.1)
+    before = made.run(model)
+    if not weighs_features(model, made.inputs):
+        with pytest.raises(ValueError, match=f"with {REGISTRY[name].__name__} it is"):
+            depth_weights(model, made.inputs)
+    else:
+        weights, outputs, inputs = depth_weights(model, made.inputs)
+        assert len(inputs) == 5
+        for a, u in zip(weights, inputs, strict=True):
+            assert ((a * outputs).sum(0) - u).abs().max() <= 2e-6 * u.abs().max()
+    assert torch.equal(before, made.run(model))
+
+
+def test_how_a_grafted_llama_uses_its_streams(net):
+    made = net("llama", layers=2)
+    model = shaken(graft(made.model, "mhc").eval(), size=0.1)  # copies would stay copies
+    usage = stream_usage(model, made.inputs,
+                         loss=lambda output: output.logits.square().mean())
+    assert [len(part) for sublayer in usage for part in sublayer] == [4] * 16
+    assert usage[0].change.abs().max() < 1e-6 < usage[1].change.abs().min()
 
 
 def test_a_network_without_residuals_is_refused(net):

@@ -8,6 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 from geolab import kernels
 from geolab.models import Transformer, TransformerConfig
+from geolab.probes import depth_weights
 from geolab.residuals import REGISTRY
 
 WIDTH, LENGTH = 16, 5
@@ -65,3 +66,12 @@ def test_under_autocast_a_state_keeps_its_dtype(device, name):
         loss = model(x).float().square().mean()
         grads = torch.autograd.grad(loss, list(model.parameters()))
     assert all(g.isfinite().all() for g in grads)
+
+
+@pytest.mark.parametrize("name", ["hyper", "mhc", "emhc-stream"])
+def test_who_hears_whom_is_the_same_where_kernels_run(device, name):
+    """Its rows are backward passes through one run, and a joined kernel's can be taken once."""
+    model, x = network(name, device), normal(2, LENGTH, WIDTH, seed=1, device=device)
+    with kernels.use("always"):
+        weights, outputs, inputs = depth_weights(model, x)
+    assert distance((weights * outputs).sum(1), inputs) < 2e-6

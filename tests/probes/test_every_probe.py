@@ -39,6 +39,7 @@ CASES = {  # each public probe at a model (B, T, 5) -> (B, T, 5) and an input of
     "commutator_factors": lambda m, x: probes.commutator_factors(m, twice, x),
     "composite_gain": lambda m, x: probes.composite_gain(matrices(m, x)),
     "delta_rate": lambda m, x: probes.delta_rate(x, m(x) - x),
+    "depth_weights": probes.depth_weights,
     "dirichlet_energy": lambda m, x: probes.dirichlet_energy(last_state(m, x)),
     "effective_rank": lambda m, x: probes.effective_rank(last_state(m, x)),
     "future_influence": probes.future_influence,
@@ -60,6 +61,7 @@ CASES = {  # each public probe at a model (B, T, 5) -> (B, T, 5) and an input of
     "states": lambda m, x: probes.states(m, m.trunk.layers, x),
     "statistics_by_layer": lambda m, x: probes.statistics_by_layer(matrices(m, x), threshold=0),
     "stream_consensus": lambda m, x: probes.stream_consensus(matrices(m, x)),
+    "stream_usage": probes.stream_usage,
     "token_jacobian": lambda m, x: probes.token_jacobian(m, x[:1], 3),
     "total_persistence": lambda m, x: probes.total_persistence(
         probes.persistence(last_state(m, x).flatten(0, 1))),
@@ -81,12 +83,54 @@ def small_model(name):
     return model, torch.randn(2, 7, 5, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY))
-def test_every_probe_measures_a_model_with_this_residual(name):
-    model, x = small_model(name)
+def residuals(model):
+    return [module for module in model.modules() if hasattr(module, "observe")]
+
+
+def state_shape(model):
+    """The axes of a state behind batch and positions, and D."""
+    first = residuals(model)[0]
+    return tree_leaves(first.expand(torch.zeros(1, 1, first.width)))[0].shape[2:], first.width
+
+
+def weighs_features(model, x):
+    """Whether each step multiplies each feature of a sublayer by itself, and adds no constant."""
+    shape, width = state_shape(model)
+    if shape[-1] != width:
+        return False
+    empty = residuals(model)[0].expand(torch.zeros(1, 1, width))
+    if any(leaf.any() for residual in residuals(model)
+           for leaf in tree_leaves(residual(empty, torch.zeros_like))[:1]):
+        return False
+    every = [matrix.contiguous() for layer in operators_by_layer(model, x)
+             for matrix in shortcut_matrix(layer).float().flatten(0, 1)]
+    size, apart = shape.numel(), 1 - torch.eye(width)
+    blocks = torch.stack([torch.kron(matrix, torch.eye(size // len(matrix))) for matrix in every])
+    blocks = blocks.view(-1, size // width, width, size // width, width)
+    return bool((blocks * apart[:, None]).abs().max() < 1e-5)
+
+
+def refuses(probe, model, x):
+    """Whether a probe must refuse the model's residual."""
+    if probe == "stream_usage" and len(state_shape(model)[0]) != 2:
+        return True
+    return probe in ("depth_weights", "stream_usage") and not weighs_features(model, x)
+
+
+def require_measured(name, model, x):
+    """Every probe gives finite numbers, or refuses the residual by its name."""
     for probe, measure in CASES.items():
         if probe in OPTIONAL:
+            continue
+        if refuses(probe, model, x):
+            with pytest.raises(ValueError, match=rf"\b{REGISTRY[name].__name__}\b"):
+                measure(model, x)
             continue
         numbers = [part for part in tree_leaves(measure(model, x))
                    if isinstance(part, (torch.Tensor, float))]
         assert all(torch.as_tensor(number).isfinite().all() for number in numbers), probe
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_every_probe_measures_a_model_with_this_residual(name):
+    require_measured(name, *small_model(name))
