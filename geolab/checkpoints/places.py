@@ -43,7 +43,7 @@ class Folder:
         self.spent += len(found)
         return found
 
-    def bytes(self, file: str, begin: int, end: int) -> tuple[bytes, int]:
+    def span(self, file: str, begin: int, end: int) -> tuple[bytes, int]:
         """The bytes from begin to end, and the size of the file."""
         with open(file, "rb") as stream:
             stream.seek(begin)
@@ -101,7 +101,7 @@ class Web:
                                   "again")
         return body
 
-    def bytes(self, file: str, begin: int, end: int) -> tuple[bytes, int]:
+    def span(self, file: str, begin: int, end: int) -> tuple[bytes, int]:
         """The bytes from begin to end, and the size of the file."""
         headers, body = self._answer(file, (begin, end))
         told = headers.get("Content-Range", "")
@@ -122,7 +122,7 @@ class Web:
         found = {}
         for run in _runs(stored):
             first, last = stored[run[0]], stored[run[-1]]
-            body, _ = self.bytes(first.file, first.begin, last.end)
+            body, _ = self.span(first.file, first.begin, last.end)
             for name in run:
                 one = stored[name]
                 own = bytearray(body[one.begin - first.begin:one.end - first.begin])

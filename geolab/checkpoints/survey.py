@@ -96,7 +96,7 @@ def survey(address: str | Path, fn: bool = False, revision: str = "main", timeou
     parts = PARTS if fn else tuple(part for part in PARTS if part != "fn")
     index = None if single else _document(place, place.at(INDEX), tell)
     if index is None:
-        stored = _headers(place, [single or place.at(SINGLE)], tell)
+        stored = _single(place, single, tell)
         whose, sites = find_names(stored, settings, parts)
     else:
         files = _files(place, index)
@@ -189,14 +189,23 @@ def _files(place: Folder | Web, index: dict) -> dict[str, str]:
     return {name: place.at(file) for name, file in names.items()}
 
 
+def _single(place: Folder | Web, file: str | None, tell: Tell) -> dict[str, Stored]:
+    """What the one file of a model holds."""
+    try:
+        return _headers(place, [file or place.at(SINGLE)], tell)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{place.at(SINGLE)} must be there, or {INDEX} beside it: give the "
+                                "path or URL of a file of another name") from error
+
+
 def _headers(place: Folder | Web, files: Collection[str], tell: Tell) -> dict[str, Stored]:
     """What some files hold."""
-    begun = {file: place.bytes(file, 0, 8) for file in files}
+    begun = {file: place.span(file, 0, 8) for file in files}
     lengths = {file: header_length(first, size, file) for file, (first, size) in begun.items()}
     tell(f"headers of {len(files)} files: {sum(lengths.values())} bytes")
     found = {}
     for file, length in lengths.items():
-        text, size = place.bytes(file, 8, 8 + length)
+        text, size = place.span(file, 8, 8 + length)
         found |= parse_header(text, size, file)
     return found
 
