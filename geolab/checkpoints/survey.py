@@ -202,7 +202,7 @@ def _headers(place: Folder | Web, files: Collection[str], tell: Tell) -> dict[st
     """What some files hold."""
     begun = {file: place.span(file, 0, 8) for file in files}
     lengths = {file: header_length(first, size, file) for file, (first, size) in begun.items()}
-    tell(f"headers of {len(files)} files: {sum(lengths.values())} bytes")
+    tell(f"headers, of {len(files)} file{'s' * (len(files) > 1)}: {sum(lengths.values())} bytes")
     found = {}
     for file, length in lengths.items():
         text, size = place.span(file, 8, 8 + length)
