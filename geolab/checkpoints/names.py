@@ -54,6 +54,11 @@ KINDS = {  # by `model_type` of config.json
 }
 
 
+OTHERS = {  # model types whose residual has no a, b and H, and why
+    "inkling2": "attention residuals", "inkling2_text": "attention residuals",
+    "qwen4_exp": "a gate for each feature", "qwen4_exp_text": "a gate for each feature"}
+
+
 class Settings(NamedTuple):
     """The numbers of a residual that stand in config.json and not in the weights."""
 
@@ -88,6 +93,9 @@ def settings_of(config: Mapping[str, Any], like: str | None = None) -> Settings:
     """
     config = {**config, **(config.get("text_config") or {})}
     model_type = like or config.get("model_type")
+    if model_type in OTHERS:
+        raise ValueError(f"model_type must be one with a, b and H ({', '.join(KINDS)}), got "
+                         f"{model_type}, which has {OTHERS[str(model_type)]}")
     require_option("the model_type of config.json", model_type, KINDS)
     kind = KINDS[str(model_type)]
     if missing := [key for key in (*KEYS, *kind.keys) if key not in config]:

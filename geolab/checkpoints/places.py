@@ -52,8 +52,11 @@ class Folder:
         return found, os.path.getsize(file)
 
     def tensors(self, stored: Mapping[str, Stored]) -> dict[str, Tensor]:
-        from safetensors import SafetensorError, safe_open
-
+        try:
+            from safetensors import SafetensorError, safe_open
+        except ImportError as error:
+            raise ImportError("a checkpoint on the disk needs safetensors: "
+                              'pip install "geolab[checkpoints]"') from error
         found = {}
         for file, group in groupby(sorted(stored, key=lambda name: stored[name].file),
                                    key=lambda name: stored[name].file):

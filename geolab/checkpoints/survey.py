@@ -35,6 +35,7 @@ class Survey(NamedTuple):
     sites: dict[str, dict[str, str]]   # site -> part -> name
     stored: dict[str, Stored]          # name -> where it lies
     place: Folder | Web
+    spent: int                         # bytes that were read to find all this
 
     @property
     def bytes(self) -> int:
@@ -110,7 +111,7 @@ def survey(address: str | Path, fn: bool = False, revision: str = "main", timeou
         for part, name in found.items():
             _require_fits(name, stored[name], settings.shape(site, part))
     return Survey(str(address), commit, whose, settings, sites,
-                  {name: stored[name] for name in _names(sites)}, place)
+                  {name: stored[name] for name in _names(sites)}, place, place.spent)
 
 
 def read(found: Survey, tell: Tell = print) -> Checkpoint:
@@ -121,12 +122,14 @@ def read(found: Survey, tell: Tell = print) -> Checkpoint:
     requests = found.place.requests(found.stored)
     tell(f"{len(found.stored)} tensors: {found.bytes} bytes"
          + (f" in {requests} requests" if requests else ""))
+    before = found.place.spent
     tensors = found.place.tensors(found.stored)
     if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
         raise ValueError(f"{broken[0]} of {found.address} must be finite, got NaN or infinity, in "
                          f"{len(broken)} of {len(tensors)} tensors")
     return Checkpoint(found.address, found.revision, found.whose, found.settings, found.sites,
-                      {name: tensors[name] for name in found.stored}, found.place.spent)
+                      {name: tensors[name] for name in found.stored},
+                      found.spent + found.place.spent - before)
 
 
 def _open(address: str, revision: str, timeout: float) -> tuple[Folder | Web, str | None, str]:
@@ -153,8 +156,8 @@ def _hub(name: str, revision: str, timeout: float) -> tuple[Web, None, str]:
     try:
         from huggingface_hub import constants, get_token
     except ImportError as error:
-        raise ImportError('a name on the hub needs huggingface_hub: pip install "geolab[graft]", '
-                          "or give a URL") from error
+        raise ImportError("a name on the hub needs huggingface_hub: pip install "
+                          '"geolab[checkpoints]", or give a URL') from error
     web = Web(constants.ENDPOINT + "/", timeout, get_token())
     about = web.at(f"api/models/{name}/revision/") + quote(revision, safe="")
     told = _document(web, about, lambda line: None)

@@ -58,7 +58,9 @@ def test_the_tensors_are_those_of_the_model(tiny, sharded, serve, kind, fn):
         address, _ = serve(folder, "redirect" if kind == "redirect" else "ranges")
         if kind == "url of a file":
             address += "model.safetensors?signature=1"
-    assert same(opened(address, fn=fn), tiny, fn)
+    found = survey(address, fn=fn, tell=quiet)
+    first, again = read(found, tell=quiet), read(found, tell=quiet)
+    assert same(first, tiny, fn) and same(again, tiny, fn) and first.bytes == again.bytes
 
 
 def test_each_byte_is_counted_and_told_before_it_is_read(tiny, sharded, serve):
@@ -106,9 +108,12 @@ def test_a_name_of_the_hub_is_read_at_its_commit_and_the_token_stays_there(
     (tmp_path / f"a/b/resolve/{commit}/model.safetensors").write_bytes(
         (tiny.folder / "model.safetensors").read_bytes())
     url, log = serve(tmp_path, "redirect")
+    page = "https://huggingface.co/a/b/tree/main"  # what a reader copies from a browser
     monkeypatch.setattr(constants, "ENDPOINT", url.rstrip("/"))
     monkeypatch.setattr("huggingface_hub.get_token", lambda: "secret")
-    checkpoint = opened("a/b", revision="v1")
+    for address in (page, "a/b"):
+        log.clear()
+        checkpoint = opened(address, revision="v1")
     assert checkpoint.revision == commit and same(checkpoint, tiny, fn=False)
     assert log[0][2] == "Bearer secret"
     moved = [token for name, _, token in log if name.endswith(".safetensors")][1::2]

@@ -2,8 +2,11 @@
 
 import json
 import struct
+import sys
+from pathlib import Path
 
 import pytest
+import tomllib
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -134,7 +137,8 @@ def test_a_model_that_doesn_t_fit(tiny, tmp_path):
 
 @pytest.mark.parametrize("change, message", [
     ({"model_type": "llama"}, "model_type of config.json must be one of 'deepseek_v4'.*'llama'"),
-    ({"model_type": None}, "model_type"),
+    ({"model_type": None}, "model_type of config.json must be one of"),
+    ({"model_type": "inkling2"}, "got inkling2, which has attention residuals"),
     ({"hc_eps": None}, "hc_eps of config.json must be a finite number"),
     ({"hc_mult": 2}, r"shape \(8,\) by config.json"),
     ({"hc_mult": 0}, "hc_mult of config.json must be at least 1"),
@@ -189,3 +193,13 @@ def test_a_folder_without_a_config_or_a_model(tiny, tmp_path):
 def test_a_timeout_is_a_positive_number(tiny, timeout):
     with pytest.raises(ValueError, match="timeout must be"):
         opened(tiny.folder, timeout=timeout)
+
+
+def test_without_a_library_the_extra_is_named(tiny, monkeypatch):
+    extras = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())
+    needed = " ".join(extras["project"]["optional-dependencies"]["checkpoints"])
+    for library, address in (("safetensors", tiny.folder), ("huggingface-hub", "a/b")):
+        monkeypatch.setitem(sys.modules, library.replace("-", "_"), None)
+        with pytest.raises(ImportError, match=r'pip install "geolab\[checkpoints\]"'):
+            opened(address)
+        assert f"{library}>=" in needed
