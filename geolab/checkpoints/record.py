@@ -23,7 +23,8 @@ def numbers(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
     read, write, mix = static_maps(checkpoint)
     gain, identity = composite_gain(mix), torch.eye(mix.shape[-1]).to(mix)
     columns = {"gain": gain.forward, "gain of gradients": gain.backward,
-               "consensus": stream_consensus(mix), "distance to identity": (mix - identity).norm(dim=(-2, -1)),
+               "consensus": stream_consensus(mix),
+               "distance to identity": (mix - identity).norm(dim=(-2, -1)),
                "read": read, "write": write}
     return {site: {name: column[k].tolist() for name, column in columns.items()}
             for k, site in enumerate(checkpoint.sublayers)}

@@ -99,7 +99,10 @@ def test_the_maps_of_a_sentence_are_those_of_the_model(tiny):
         assert difference(maps.write[k], post) < 1e-5
         assert difference(maps.mix[k], comb.mT) < 1e-5
         assert difference((maps.read[k].unsqueeze(-2) @ state).squeeze(-2), collapsed) < 1e-5
-    assert torch.equal(tiny.model(tokens).logits, before) and len(theirs) == 8, "no hook is left"
+    assert torch.equal(tiny.model(tokens).logits, before) and len(theirs) == 8
+    with pytest.raises(TypeError):
+        maps_of(tiny.model, tokens, input_ids=tokens)
+    assert not any(module._forward_pre_hooks for module in tiny.model.modules()), "none is left"
     assert composite_gain(maps.mix).forward.shape == (8,)
     assert stream_consensus(maps.mix).shape == (8, 1, 11)
     assert spectrum(maps.mix).singular_values.shape == (8, 1, 11, 4)
