@@ -27,6 +27,7 @@ ROOMS = {
     "probes": "checks kernels operators",
     "residuals": "checks penalties operators",
     "graft": "checks residuals",
+    "checkpoints": "checks operators residuals probes",
     "models": "checks penalties operators residuals",
     "consistency": "checks penalties",
     "distributed": "checks penalties models",

@@ -9,37 +9,6 @@ from torch import nn
 WIDTH, VOCABULARY, LENGTH = 32, 50, 7
 
 
-@pytest.fixture(scope="session")
-def torchvision():
-    """torchvision, which transformers and timm import where it is installed.
-
-    Its wheel for CUDA can't load its operators beside a torch for the CPU, and fails where it
-    describes two of them. No test calls them, so it is enough that they have a name.
-    """
-    try:
-        import torchvision
-    except RuntimeError:
-        library = torch.library.Library("torchvision", "DEF")
-        for name in ("nms", "qnms"):
-            library.define(f"{name}(Tensor a, Tensor b, float c) -> Tensor")
-        import torchvision
-        torchvision.names = library  # which must live as long as they do
-    return torchvision
-
-
-@pytest.fixture(scope="session")
-def transformers(torchvision):
-    import transformers
-    transformers.logging.set_verbosity_error()
-    return transformers
-
-
-@pytest.fixture(scope="session")
-def timm(torchvision):
-    import timm
-    return timm
-
-
 @pytest.fixture
 def net(request):
     """`net(name, ...)`: a `model`, its `inputs`, and `run(model)`, which gives its output."""
