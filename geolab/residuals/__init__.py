@@ -16,6 +16,7 @@ from geolab.residuals.delta_product import DeltaProduct
 from geolab.residuals.denseformer import DenseFormer
 from geolab.residuals.emhc import Cayley, Exact, Geodesic, Hybrid
 from geolab.residuals.emhc_stream import Mixer, Stream
+from geolab.residuals.gated_streams import GatedStreams
 from geolab.residuals.hyper import HyperConnections
 from geolab.residuals.jpmhc import JPmHC
 from geolab.residuals.laurel import LAuReL
@@ -26,12 +27,14 @@ from geolab.residuals.mhc import MHC
 from geolab.residuals.norm_preserving import NormPreserving
 from geolab.residuals.rezero import ReZero
 from geolab.residuals.scaled import Scaled
+from geolab.residuals.single_pass import SinglePass
 from geolab.residuals.weights import Linear, Weight, float32_at_least
 
 REGISTRY: dict[str, type[Residual]] = {
     "additive": Additive,
     "delta": Delta, "delta-matrix": DeltaMatrix, "delta-product": DeltaProduct,
     "hyper": HyperConnections, "mhc": MHC, "jpmhc": JPmHC,
+    "single-pass": SinglePass, "gated-streams": GatedStreams,
     "emhc-cayley": Cayley, "emhc-hybrid": Hybrid, "emhc-geodesic": Geodesic,
     "emhc-exact": Exact, "emhc-stream": Stream, "emhc-mixer": Mixer,
     "layer-scale": LayerScale, "rezero": ReZero, "deepnorm": DeepNorm, "laurel": LAuReL,

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from geolab.operators import delta_shortcut, outside_autocast, stream_mix, unit_direction
 from geolab.residuals.base import Residual, Sublayer
+from geolab.residuals.constrained import ConstrainedMaps
 from geolab.residuals.jpmhc import JPmHC
-from geolab.residuals.mhc import ConstrainedMaps
 from geolab.residuals.pooling import Hidden
 from geolab.residuals.streams import StreamCoefficients
 from geolab.residuals.weights import normal, small_linear
@@ -117,7 +117,7 @@ class BenchmarkMHC(Residual):
         if width % SLICES:
             raise ValueError(f"width must be divisible by {SLICES}, got {width}")
         self.maps = ConstrainedMaps(width, (0.5,) * SLICES, diagonal, iterations=20,
-                                    order="row-column", std=0.02, eps=1e-6, norm_weight=True)
+                                    order="row-column", std=0.02, norm_eps=1e-6, norm_weight=True)
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         read, write, mix = self.coefficients(state)

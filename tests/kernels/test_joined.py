@@ -15,8 +15,8 @@ from geolab import kernels, operators
 from geolab.kernels import joined, launch, streams
 from geolab.models import Transformer, TransformerConfig
 from geolab.residuals import MHC
+from geolab.residuals.constrained import MAPS
 from geolab.residuals.mgt_forms import MHCDelta
-from geolab.residuals.mhc import MAPS
 
 LEADS = {"one token": (1,), "a tail": (3, 37), "no batch axis": ()}
 HALF, SINGLE = torch.bfloat16, torch.float32

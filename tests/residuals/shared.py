@@ -60,7 +60,9 @@ _OTHER = {
                      {"kernel_init": "published"}, {"tied": True}, {"beta_reads": "flatten"},
                      {"map": "v", "value": "linear", "direction_reads": "attention"}],
     "hyper": [{"dynamic": False}],
-    "mhc": [{"readout": "learned"}, {"without": ("mix",)}, {"without": ("read", "write", "mix")}],
+    "mhc": [{"readout": "learned"}, {"without": ("mix",)}, {"without": ("read", "write", "mix")},
+            {"start": "published"}, *({"mix": mix} for mix in (
+                "permutations", "circulant", "kronecker", "orthostochastic"))],
     "jpmhc": [{"norm": "rms", "write_scale": False}],
     "mgt": [{"gate": False}, {"erase": False}],
     "scaled": [{"learned": ()}], "norm-preserving": [{"share": "depth"}],

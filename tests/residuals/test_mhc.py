@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from geolab.probes import states
 from geolab.residuals import MHC
-from geolab.residuals.mhc import MAPS
+from geolab.residuals.constrained import MAPS
 
 BIASES = dict(rtol=0, atol=1e-6)  # the initial biases are float32 numbers
 every_order = pytest.mark.parametrize("order", ["column-row", "row-column"])

@@ -47,6 +47,7 @@ _MORE = {
     "emhc-hybrid": [{"gate": "hard"}], "emhc-stream": [{"gate": "hard"}, {"router_reads": "mixed"}],
     "hyper": [{"tanh": False}], "jpmhc": [{"retraction": "exact"}], "mgt": [
         {"gate": False, "erase": False}],
+    "mhc": [{"eps": 1e-2, "write_eps": 1e-2, "norm_eps": 1e-2, "readout": "learned"}],
 }
 ALL = [*FORMS, *((name, options) for name, forms in _MORE.items() for options in forms),
        *((name, {"pool": "token"}) for name, _ in SEQUENCE_POOLED), *SEQUENCE_POOLED]
