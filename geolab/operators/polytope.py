@@ -25,6 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from geolab import kernels
 from geolab.checks import require_count, require_width
 from geolab.operators.precision import outside_autocast, product, widened
 
@@ -100,14 +101,38 @@ def orthostochastic(logits: Tensor, streams: int, blocks: int = 2) -> Tensor:
     size = streams * blocks
     require_width("logits", logits, size * (size - 1) // 2)
     z = widened(logits)
+    if size == 1:
+        return z.new_ones(*z.shape[:-1], 1, 1)
     place = torch.arange(size, device=z.device)
     low, high = torch.minimum(place, place[:, None]), torch.maximum(place, place[:, None])
     index = (low * size - low * (low + 1) // 2 + high - low - 1).clamp(min=0)
     sign = (place - place.unsqueeze(-1)).sign().to(z.dtype)
-    if size == 1:
-        return torch.ones_like(z[..., :1, None].expand(*z.shape[:-1], 1, 1))
     with outside_autocast(z):
-        m, identity = sign * z[..., index], torch.eye(size, dtype=z.dtype, device=z.device)
-        q = torch.linalg.solve(identity + m, identity - m)
+        # forward mode and vmap can't look into a hand-written backward pass
+        q = (_cayley if kernels.transformed() else _Cayley.apply)(sign * z[..., index])
     cells = q.square().unflatten(-1, (streams, blocks)).unflatten(-3, (streams, blocks))
     return cells.sum((-3, -1)) / blocks
+
+
+def _cayley(m: Tensor) -> Tensor:
+    identity = torch.eye(m.shape[-1], dtype=m.dtype, device=m.device)
+    return torch.linalg.solve(identity + m, identity - m)
+
+
+class _Cayley(torch.autograd.Function):
+    """(I + M)⁻¹ (I − M), whose backward pass leaves autocast too: its gradient in M is
+    −(I + M)⁻ᵀ G (I + Q)ᵀ.
+    """
+
+    @staticmethod
+    def forward(ctx, m: Tensor) -> Tensor:
+        q = _cayley(m)
+        ctx.save_for_backward(m, q)
+        return q
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> Tensor:
+        m, q = ctx.saved_tensors
+        identity = torch.eye(m.shape[-1], dtype=m.dtype, device=m.device)
+        with outside_autocast(grad):
+            return -torch.linalg.solve((identity + m).mT, grad) @ (identity + q).mT

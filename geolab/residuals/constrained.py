@@ -46,6 +46,8 @@ class ConstrainedMaps(nn.Module):
         blocks: s, for mix="orthostochastic".
         eps: ε, added to a, and inside Sinkhorn.
         write_eps: ε′, added to b.
+        home: a stream, for the published start: its bias of a is 3, those of the others are −3, and
+            H's are `diagonal` I − 3 where `mix` is "sinkhorn". None is the start from `read`.
 
     Where the linear map starts at zero, `scale`, which multiplies it, gets its first gradient at
     step 1.
@@ -54,7 +56,7 @@ class ConstrainedMaps(nn.Module):
     def __init__(self, features: int, read: Sequence[float], diagonal: float, iterations: int,
                  order: str, std: float = 0.0, norm_eps: float = 1e-20, norm_weight: bool = False,
                  without: Collection[str] = (), mix: str = "sinkhorn", blocks: int = 2,
-                 eps: float = 0.0, write_eps: float = 0.0):
+                 eps: float = 0.0, write_eps: float = 0.0, home: int | None = None):
         super().__init__()
         require_option("order", order, ("column-row", "row-column"))
         require_count("iterations", iterations)
@@ -68,7 +70,8 @@ class ConstrainedMaps(nn.Module):
         require_option("mix", mix, ways)
         if "mix" in without and mix != "sinkhorn":
             raise ValueError(f"mix must be left out where without has 'mix', got {mix!r}")
-        n, self.mix = len(read), ways[mix]
+        n, self.mix, self.home = len(read), ways[mix], home
+        self.level = -3.0 if home is not None and mix == "sinkhorn" else 0.0  # of H's logits
         self.streams, self.iterations, self.order = n, iterations, order
         self.norm_eps, self.eps, self.write_eps = norm_eps, eps, write_eps
         self.read, self.diagonal = tuple(read), diagonal
@@ -86,15 +89,15 @@ class ConstrainedMaps(nn.Module):
     def reset_parameters(self) -> None:
         if not self.sizes:
             return
-        self.put_bias(torch.tensor(self.read).logit(), self.mix.start(self.streams, self.diagonal))
+        n = self.streams
+        starts = {
+            "read": torch.tensor(self.read).logit() if self.home is None
+            else 6.0 * (torch.arange(n) == self.home) - 3.0,
+            "write": torch.zeros(n), "mix": self.mix.start(n, self.diagonal) + self.level}
+        put(self.bias, torch.cat([starts[name] for name in self.sizes]))
         nn.init.constant_(self.scale, 0.01)
         if self.norm_weight is not None:
             nn.init.ones_(self.norm_weight)
-
-    def put_bias(self, read: Tensor, mix: Tensor) -> None:
-        """Set the biases: those of a (n) and of H, and zeros for b."""
-        starts = {"read": read, "write": torch.zeros(self.streams), "mix": mix}
-        put(self.bias, torch.cat([starts[name] for name in self.sizes]))
 
     def at(self, x: Tensor) -> StreamCoefficients:
         """The coefficients of tokens x, (..., features)."""
@@ -169,16 +172,10 @@ class ConstrainedStreams(Streams, ABC):
         if diagonal is None:
             diagonal = 6.0 if start == "published" else 8.0
         self.start, self.without, self.mix = start, tuple(without), mix
-        self.home = (index + self.ahead) % streams  # the stream that its a reads most
+        home = (index + self.ahead) % streams  # the stream that the a it makes reads most
         # between one stream and the mean of all
-        read = [((k == self.home) + 1 / streams) / 2 for k in range(streams)]
+        read = [((k == home) + 1 / streams) / 2 for k in range(streams)]
         self.maps = ConstrainedMaps(
             streams * width, read, diagonal, iterations, order, norm_eps=norm_eps, without=without,
-            mix=mix, blocks=blocks, eps=eps, write_eps=write_eps)
-        self.start_own()
-
-    def start_own(self) -> None:
-        if self.start == "published" and self.maps.sizes:
-            read = 6.0 * (torch.arange(self.streams) == self.home) - 3.0
-            logits = self.maps.mix.start(self.streams, self.maps.diagonal)
-            self.maps.put_bias(read, logits - 3.0 if self.mix == "sinkhorn" else logits)
+            mix=mix, blocks=blocks, eps=eps, write_eps=write_eps,
+            home=home if start == "published" else None)

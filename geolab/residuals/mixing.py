@@ -21,6 +21,7 @@ from geolab.operators import (
     permutation_mixture,
     sinkhorn,
 )
+from geolab.operators.polytope import MOST_PERMUTED
 
 
 class Mix(NamedTuple):
@@ -52,7 +53,7 @@ def mixes(iterations: int = 20, order: str = "column-row", eps: float = 0.0,
     return {
         "sinkhorn": Mix(_square, _diagonal, partial(
             _sinkhorn, iterations=iterations, order=order, eps=eps)),
-        "permutations": Mix(factorial, partial(_first, count=factorial), permutation_mixture),
+        "permutations": Mix(_orders, partial(_first, count=_orders), permutation_mixture),
         "circulant": Mix(int, partial(_first, count=int), _circulant),
         "kronecker": Mix(_swaps, _stay, _kronecker),
         "orthostochastic": Mix(skew, partial(_turn, blocks=blocks),
@@ -70,6 +71,12 @@ def _diagonal(n: int, d: float) -> Tensor:
 
 def _sinkhorn(logits: Tensor, n: int, **options) -> Tensor:
     return sinkhorn(logits.unflatten(-1, (n, n)), **options)
+
+
+def _orders(n: int) -> int:
+    if n > MOST_PERMUTED:
+        raise ValueError(f"streams must be at most {MOST_PERMUTED} for mix='permutations', got {n}")
+    return factorial(n)
 
 
 def _first(n: int, d: float, count: Callable[[int], int]) -> Tensor:

@@ -7,6 +7,7 @@ can't hold, nor about kernels far from 1.
 """
 
 from collections.abc import Callable, Sequence
+from math import factorial
 from typing import NamedTuple
 
 import pytest
@@ -88,6 +89,7 @@ EXAMPLES = {
                             noisy=True),
     "cayley_skew4": Example(lambda n, draw: (operators.skew(draw(N, 4, 4)),), [(1,)], streams=(4,),
                             noisy=True),
+    "circulant_mixture": Example(lambda n, draw: (draw(N, n),), [(1,)], noisy=True),
     "delta_matrix": Example(lambda n, draw: (unit(draw(N, n)), draw(N)), [(0, 1)]),
     "delta_shortcut": Example(lambda n, draw: (draw(N, D), draw(N, D), draw(N)),
                               [*each(3)], streams=VECTOR),
@@ -114,7 +116,17 @@ EXAMPLES = {
     "geodesic": Example(lambda n, draw: (draw(N, n, n), unit(draw(N, n)), gate()),
                         [(1, 0, 0), (0, 0, 1)], bounded=(2,)),
     "householder_matrix": Example(lambda n, draw: (unit(draw(N, n)),), [(0,)]),
+    "kronecker_mixture": Example(lambda n, draw: (draw(N, n, 2),), [(1,)], streams=(1, 2, 3),
+                                 noisy=True),
     "midpoint_penalty": Example(lambda n, draw: (gate(),), [(1,)], streams=VECTOR, bounded=(0,)),
+    "orthostochastic": Example(lambda n, draw: (draw(N, n * (2 * n - 1)),), [(1,)],
+                               lambda z: operators.orthostochastic(
+                                   z, {1: 1, 6: 2, 28: 4}[z.shape[-1]]),
+                               streams=(1, 2, 4), bounded=(0,), noisy=True),
+    "permutation_mixture": Example(lambda n, draw: (draw(N, factorial(n)),), [(1,)],
+                                   lambda z: operators.permutation_mixture(
+                                       z, {1: 1, 2: 2, 24: 4}[z.shape[-1]]),
+                                   streams=(1, 2, 4), noisy=True),
     "reflect": Example(lambda n, draw: (draw(N, n), unit(draw(N, n))), [(1, 0)]),
     "rms_linear": Example(lambda n, draw: (draw(N, n), draw(3, n)), each(2),
                           lambda *x: operators.rms_linear(*x, EPS), noisy=True, loud=True),
@@ -122,6 +134,8 @@ EXAMPLES = {
                                      lambda *x: operators.rms_linear(*x, 0.0), noisy=True,
                                      loud=True),
     "sinkhorn": Example(lambda n, draw: (draw(N, n, n),), [(1,)], noisy=True),
+    "sinkhorn, guarded": Example(lambda n, draw: (draw(N, n, n),), [(1,)],
+                                 lambda x: operators.sinkhorn(x, 4, eps=1e-3), noisy=True),
     "skew": Example(lambda n, draw: (draw(N, n, n),), [(1,)]),
     "stream_generate": Example(
         lambda n, draw: (draw(N, n, D), draw(n * (n + 2), n * D) / (n * D)**0.5), each(2),

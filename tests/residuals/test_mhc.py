@@ -3,12 +3,13 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from shared import CLOSE, STREAMS, WIDTH, networks, shaken, sublayer, vectors
+from shared import CLOSE, STREAMS, WIDTH, networks, shaken, stack, sublayer, vectors
 from torch.testing import assert_close
 
 from geolab.probes import states
-from geolab.residuals import MHC
+from geolab.residuals import MHC, GatedStreams, SinglePass
 from geolab.residuals.constrained import MAPS
+from geolab.residuals.mixing import mixes
 
 BIASES = dict(rtol=0, atol=1e-6)  # the initial biases are float32 numbers
 every_order = pytest.mark.parametrize("order", ["column-row", "row-column"])
@@ -119,3 +120,81 @@ def test_a_state_of_zeros_is_no_trouble():
     state = torch.zeros(1, 2, STREAMS, WIDTH, dtype=torch.float64, requires_grad=True)
     residual(state, torch.tanh).sum().backward()
     assert state.grad.isfinite().all()
+
+
+# ---------------------------------------------------------------- as released
+
+@pytest.mark.parametrize("kind, ahead", [(MHC, 0), (SinglePass, 1)])
+@pytest.mark.parametrize("index", [0, 3, 6])
+def test_the_published_start_is_the_reported_one(kind, ahead, index):
+    maps = kind(WIDTH, index, 8, start="published").maps
+    read, write, mix = maps.bias.detach().split([STREAMS, STREAMS, STREAMS**2])
+    home = torch.eye(STREAMS)[(index + ahead) % STREAMS]
+    assert torch.equal(read, 6 * home - 3) and torch.equal(write, torch.zeros(STREAMS))
+    assert torch.equal(mix.view(STREAMS, STREAMS), 6 * torch.eye(STREAMS) - 3)
+    again = kind(WIDTH, index, 8, start="published")
+    shaken(again).reset_parameters()
+    assert torch.equal(again.maps.bias, maps.bias)
+
+
+@pytest.mark.parametrize("mix", [name for name in mixes() if name != "sinkhorn"])
+@pytest.mark.parametrize("start", ["plain", "published"])
+def test_every_mix_starts_as_near_to_the_identity_as_sinkhorn_s(mix, start):
+    x = vectors(1, 2, STREAMS, WIDTH)
+    ours, sinkhorn_s = (1 - MHC(WIDTH, start=start, **options).double().coefficients(x)
+                        .mix.diagonal(dim1=-2, dim2=-1).mean() for options in ({"mix": mix}, {}))
+    assert 0.5 < ours / sinkhorn_s < 7
+
+
+def test_the_guards_are_added_where_they_are_said_to_be():
+    plain, x = shaken(MHC(WIDTH, 3, 4, readout="learned").double()), vectors(1, 2, STREAMS, WIDTH)
+    guarded = MHC(WIDTH, 3, 4, readout="learned", eps=0.01, write_eps=0.02).double()
+    guarded.load_state_dict(plain.state_dict())
+    for part, more in (("read", 0.01), ("write", 0.02)):
+        assert_close(getattr(guarded.coefficients(x), part),
+                     getattr(plain.coefficients(x), part) + more, **CLOSE)
+    assert_close(guarded.reduce(x), plain.reduce(x) + 0.01 * x.sum(-2), **CLOSE)
+    assert (guarded.coefficients(x).mix - plain.coefficients(x).mix).abs().max() > 1e-4
+
+
+def test_a_single_pass_reads_with_the_weights_of_the_sublayer_before():
+    made, mix = stack("single-pass", WIDTH).double(), sublayer()
+    shaken(made)
+    x = vectors(2, 5, WIDTH)
+    streams, read = x.unsqueeze(-2).expand(-1, -1, STREAMS, -1), None
+    for residual in made:
+        u = streams[..., 0, :] if read is None else (read.unsqueeze(-1) * streams).sum(-2)
+        read, write, h = residual.maps.at(streams.flatten(-2))
+        streams = h @ streams + write.unsqueeze(-1) * mix(u).unsqueeze(-2)
+    left = (read.unsqueeze(-1) * streams).sum(-2)
+    state = made[0].expand(x)
+    for residual in made:
+        state = residual(state, mix)
+    assert_close(made[-1].reduce(state), left, **CLOSE)
+
+
+def test_step_zero_of_a_single_pass_is_the_plain_network():
+    network, plain = networks("single-pass")
+    assert_close(network(vectors(2, 5, WIDTH)), plain(vectors(2, 5, WIDTH)), rtol=0, atol=1e-5)
+
+
+def test_gated_streams_are_the_equation_written_out():
+    residual = shaken(GatedStreams(WIDTH, 1, 2, rank=3).double())
+    mix, x = sublayer(), vectors(2, 5, STREAMS, WIDTH)
+    w = {name: p.detach().numpy() for name, p in residual.named_parameters()}
+
+    def heard(x, part):
+        normed = x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + 1e-6)
+        normed = (1 + w[f"{part}.norm.weight"]) * normed
+        hidden = w[f"{part}.down.weight"] @ normed.reshape(-1) / STREAMS
+        gate = sigmoid(w[f"{part}.up.weight"] @ (hidden * sigmoid(hidden)))
+        return normed, (gate.reshape(STREAMS, WIDTH) * normed).mean(0)
+
+    step, left = residual(x, mix), residual.reduce(x)
+    for b, t in np.ndindex(2, 5):
+        token = x[b, t].numpy()
+        normed, u = heard(token, "read")
+        write = 2 * sigmoid(w["write.weight"] @ normed.reshape(-1) / STREAMS)
+        new = token + np.outer(write, mix(torch.from_numpy(u)).detach().numpy())
+        assert_close(step[b, t], torch.from_numpy(new), **CLOSE)
+        assert_close(left[b, t], torch.from_numpy(heard(token, "exit")[1]), **CLOSE)
