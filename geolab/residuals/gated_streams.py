@@ -35,8 +35,8 @@ class GatedStreamCoefficients(NamedTuple):
 
     @property
     def shortcut(self) -> Tensor:
-        """The identity, as one number for all streams and tokens: (1, 1, 1, 1)."""
-        return self.write.new_ones(1, 1, 1, 1)
+        """The identity of the streams, for all tokens: (1, 1, n, n)."""
+        return torch.eye(self.write.shape[-1]).to(self.write).expand(1, 1, -1, -1)
 
 
 class ReadGate(nn.Module):

@@ -14,6 +14,7 @@ from geolab.residuals import REGISTRY, Additive
 FAMILIES = ["gpt2", "llama", "vit", "encoder", "decoder", "nanogpt"]
 # what multiplies or is multiplied by generators that are zero at the start
 FIRST_GRADIENT_AT_STEP_1 = {"hyper": ("scale",), "mhc": ("scale",), "mhc-delta": ("scale",),
+                            "single-pass": ("scale",),
                             "jpmhc": ("norm.weight", "norm.bias"), "laurel": ("down.weight",)}
 
 
