@@ -11,8 +11,8 @@ from geolab.models import Transformer, TransformerConfig
 WIDTH, STREAMS = 8, 4
 CLOSE = dict(rtol=1e-10, atol=1e-10)
 # start as the plain network, without options
-AS_THEY_ARE = ["additive", "hyper", "mhc", "jpmhc", "single-pass", "laurel",
-               "denseformer", "scaled"]
+AS_THEY_ARE = ["additive", "hyper", "mhc", "jpmhc", "single-pass", "laurel", "scaled",
+               "denseformer"]
 
 
 def shaken(module, size=0.3, seed=1):
