@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from geolab.checkpoints.names import PARTS, Settings, find_names, settings_of
 from geolab.checkpoints.survey import Checkpoint
-from geolab.operators import rms_linear
+from geolab.operators import rms_linear, sinkhorn
 from geolab.residuals.streams import StreamCoefficients
 
 
@@ -61,19 +61,10 @@ def coefficients(logits: Tensor, settings: Settings) -> StreamCoefficients:
     read, write, mix = logits.split([n, n, logits.shape[-1] - 2 * n], dim=-1)
     if settings.kind.mixes:
         return StreamCoefficients(read.sigmoid() + eps, settings.magnitude * write.sigmoid(),
-                                  _mix(mix.unflatten(-1, (n, n)), settings.iterations, eps))
+                                  sinkhorn(mix.unflatten(-1, (n, n)).mT, settings.iterations,
+                                           eps=eps))
     return StreamCoefficients(read.sigmoid() + eps, settings.magnitude * write.sigmoid() + eps,
                               torch.eye(n).to(logits).expand(*logits.shape[:-1], n, n))
-
-
-def _mix(logits: Tensor, iterations: int, eps: float) -> Tensor:
-    """H = Cᵀ, (..., n, n), with ε where the released code has it."""
-    c = logits.softmax(-1) + eps
-    c = c / (c.sum(-2, keepdim=True) + eps)
-    for _ in range(iterations - 1):
-        c = c / (c.sum(-1, keepdim=True) + eps)
-        c = c / (c.sum(-2, keepdim=True) + eps)
-    return c.mT
 
 
 def of_model(model: nn.Module, like: str | None = None) -> Checkpoint:

@@ -1,4 +1,4 @@
-"""Residuals that look back compute what the installed transformers compute."""
+"""What the rows of residuals that look back rest on: each of their options."""
 
 from dataclasses import replace
 
@@ -6,14 +6,6 @@ import pytest
 
 from studies.parity.installed import installed_agreement
 from studies.parity.released_depth import INKLING, ROWS, Ours
-
-EACH = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.label)
-
-
-@EACH
-def test_ours_computes_what_the_library_computes(row):
-    found = installed_agreement(row)
-    assert found.output < 1e-5 and found.gradient < 1e-5, found
 
 
 @pytest.mark.parametrize("changed", [

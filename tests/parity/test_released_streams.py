@@ -1,4 +1,4 @@
-"""Residuals of several streams compute what the installed transformers compute."""
+"""What the rows of residuals with several streams rest on: their options, and a transposition."""
 
 from dataclasses import replace
 from functools import partial
@@ -9,12 +9,6 @@ from studies.parity.installed import installed_agreement
 from studies.parity.released_streams import BUILT, ROWS, Ours
 
 ROW = {row.label: row for row in ROWS}
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.label)
-def test_ours_computes_what_the_library_computes(row):
-    found = installed_agreement(row)
-    assert found.output < 1e-5 and found.gradient < 1e-5, found
 
 
 @pytest.mark.parametrize("label, changed", [
