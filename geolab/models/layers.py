@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.models.config import TransformerConfig
-from geolab.residuals import Normed, Residual, Weight
+from geolab.residuals import Normed, Residual, Views, Weight
 from geolab.residuals.weights import normal_matrix
 
 
@@ -65,6 +65,8 @@ def rotate(x: Tensor, base: float = 1e4) -> Tensor:
 class Attention(nn.Module):
     """Multi-head self-attention, causal unless the configuration says otherwise."""
 
+    takes_views = True
+
     def __init__(self, config: TransformerConfig):
         super().__init__()
         self.config = config
@@ -74,11 +76,19 @@ class Attention(nn.Module):
             self.q_norm = nn.RMSNorm(config.width // config.heads, eps=1e-5)
             self.k_norm = nn.RMSNorm(config.width // config.heads, eps=1e-5)
 
-    def forward(self, x: Tensor, before: Tensor | None = None,
+    def forward(self, x: Tensor | Views, before: Tensor | None = None,
                 after: Tensor | None = None) -> Tensor:
-        """(B, T, D) -> (B, T, D): F(x), or after F(before x) with (D, D) maps."""
-        B, T, D = x.shape
-        qkv = F.linear(x, fold(self.qkv(), before)).view(B, T, 3, self.config.heads, -1)
+        """(B, T, D) -> (B, T, D): F(x), or after F(before x) with (D, D) maps.
+
+        Of `Views` the queries, keys and values have an x each.
+        """
+        weight = fold(self.qkv(), before)
+        if isinstance(x, Views):
+            qkv = torch.cat(list(map(F.linear, x, weight.chunk(3))), dim=-1)
+        else:
+            qkv = F.linear(x, weight)
+        B, T, D = qkv.shape[0], qkv.shape[1], self.config.width
+        qkv = qkv.view(B, T, 3, self.config.heads, -1)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)                                  # each (B, H, T, E)
         if self.config.positions == "rope":
             q, k = rotate(q), rotate(k)
@@ -117,7 +127,8 @@ class Layer(nn.Module):
     @property
     def sublayer(self) -> Normed:
         """x -> F(norm x), or x -> F(x) where the norm comes after the residual."""
-        return Normed(self.mix, self.norm if self.norm_at == "pre" else None, fused=True)
+        return Normed(self.mix, self.norm if self.norm_at == "pre" else None, fused=True,
+                      takes_views=getattr(self.mix, "takes_views", False))
 
     def forward(self, state: Any, joined: bool = False) -> Any:
         """state -> state. If this layer is `joined` to the next one, the next layer writes the

@@ -7,7 +7,7 @@ import inspect
 
 from geolab.residuals.additive import Additive
 from geolab.residuals.attnres import AttnRes
-from geolab.residuals.base import Normed, Residual, Sublayer, decaying
+from geolab.residuals.base import Normed, Residual, Sublayer, Views, decaying
 from geolab.residuals.benchmark import BenchmarkDelta, BenchmarkJPmHC, BenchmarkMHC
 from geolab.residuals.deepnorm import DeepNorm
 from geolab.residuals.delta import Delta
@@ -47,7 +47,7 @@ REGISTRY: dict[str, type[Residual]] = {
 
 _PLACE = ("self", "width", "index", "count")  # no options: where the residual stands
 
-__all__ = ["REGISTRY", "Linear", "Normed", "Residual", "Sublayer", "Weight", "decaying",
+__all__ = ["REGISTRY", "Linear", "Normed", "Residual", "Sublayer", "Views", "Weight", "decaying",
            "make_residual", *(residual.__name__ for residual in REGISTRY.values())]
 
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number, require_option
 from geolab.operators import outside_autocast, stream_read, widened
-from geolab.residuals.base import Sublayer
+from geolab.residuals.base import Sublayer, Views, takes_views
 from geolab.residuals.streams import StreamCoefficients, Streams
 from geolab.residuals.weights import Weight, put
 
@@ -37,8 +37,8 @@ class AttnRes(Streams):
     nothing has been written to. No sublayer reads these. With norm_at="post" the norm acts on each
     source after every sublayer; the paper is pre-norm.
 
-    Inkling-2 (transformers, models/inkling2) is block=12, values="normed", scaled=True, eps=1e-6.
-    Its full-attention layers have three queries, for q, k and v, and this residual has one.
+    Inkling-2 (transformers, models/inkling2) is block=12, values="normed", scaled=True, eps=1e-6,
+    and in its layers of full attention queries=3.
 
     Arguments:
         width: D.
@@ -49,14 +49,18 @@ class AttnRes(Streams):
             the keys are).
         scaled: whether wᵀ x_s / rms(x_s) is divided by √D.
         eps: the guard inside rms(x) = √(mean x² + eps). None is the dtype's own.
-    Raises: ValueError for an unknown option, or a number outside its range.
+        queries: 1, or 3: attention's queries, keys and values then read a mean each (`Views`). It
+            needs sublayers that are attention and MLP in turns, and attention that takes `Views`,
+            as in `geolab.models`.
+    Raises: ValueError for an unknown option, or a number outside its range; with 3 queries, for
+        attention that takes a single input.
     """
 
     spectrum = "1"
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, block: int = 1,
                  read: str = "mean", values: str = "plain", scaled: bool = False,
-                 eps: float | None = None):
+                 eps: float | None = None, queries: int = 1):
         require_count("block", block, 1)
         super().__init__(width, index, count, streams=1 + math.ceil(count / block))
         require_option("read", read, ("mean", "sum"))
@@ -64,36 +68,56 @@ class AttnRes(Streams):
         require_option("scaled", scaled, (True, False))
         if eps is not None:
             require_number("eps", eps, 0)
+        require_option("queries", queries, (1, 3))
         self.read, self.values, self.scaled, self.eps = read, values, scaled, eps
+        self.queries = queries if index % 2 == 0 else 1
         # the place that this sublayer writes to, and k
         self.slot, self.seen = 1 + index // block, 1 + math.ceil(index / block)
         if index:  # the first sublayer reads x_0 alone
-            self.query = nn.Parameter(torch.empty(width))
+            shape = (width,) if self.queries == 1 else (self.queries, width)
+            self.query = nn.Parameter(torch.empty(shape))
         if self.last:
             self.exit = Weight(width, how=nn.init.zeros_)
         self.start_own()
 
     def start_own(self) -> None:
         if not self.first:
-            put(self.query, torch.zeros(self.width))
+            put(self.query, torch.zeros(self.query.shape))
 
     def expand(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, n, D): x, and places for the other sources."""
         return F.pad(x.unsqueeze(-2), (0, 0, 0, self.streams - 1))
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        update = sublayer(stream_read(state, self.coefficients(state).read))
+        update = sublayer(self._input(state, sublayer))
         # not by `stream_mix_write`: H = I would cost n² products
         return state.select_scatter(state.select(-2, self.slot) + update, -2, self.slot)
 
+    def _input(self, state: Tensor, sublayer: Sublayer) -> Tensor | Views:
+        if self.first or self.queries == 1:
+            return stream_read(state, self.coefficients(state).read)
+        if not takes_views(sublayer):
+            raise ValueError("queries must be 1 around a sublayer that takes one input for its "
+                             "queries, keys and values, got 3")
+        return Views(*(stream_read(state, self._weights(state, query)) for query in self.query))
+
     def coefficients(self, state: Tensor) -> StreamCoefficients:
-        n, k = self.streams, self.seen
+        """With three queries the read is (B, T, 3, n)."""
+        n, tokens = self.streams, state.shape[:-2]
         identity = torch.eye(n, device=state.device, dtype=state.dtype)
-        read = identity[0] if self.first else F.pad(self._attend(self.query, state[..., :k, :]),
-                                                    (0, n - k))
-        tokens = state.shape[:-2]
-        return StreamCoefficients(read.expand(*tokens, n), identity[self.slot].expand(*tokens, n),
+        if self.first:
+            read = identity[0].expand(*tokens, n)
+        elif self.queries == 1:
+            read = self._weights(state, self.query)
+        else:
+            read = torch.stack([self._weights(state, query) for query in self.query], dim=-2)
+        return StreamCoefficients(read, identity[self.slot].expand(*tokens, n),
                                   identity.expand(*tokens, n, n))
+
+    def _weights(self, state: Tensor, query: Tensor) -> Tensor:
+        """The weights of all places, 0 for those that nothing has been written to: (B, T, n)."""
+        seen = self._attend(query, state[..., :self.seen, :])
+        return F.pad(seen, (0, self.streams - self.seen))
 
     def reduce(self, state: Tensor) -> Tensor:
         """(B, T, n, D) -> (B, T, D): the read of a query that belongs to the exit."""

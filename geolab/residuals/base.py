@@ -8,12 +8,20 @@ Legend: B batch, T positions, D model width.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 Sublayer = Callable[[Tensor], Tensor]  # (B, T, D) -> (B, T, D)
+
+
+class Views(NamedTuple):
+    """An input of attention whose queries, keys and values read the state differently."""
+
+    q: Tensor   # (B, T, D) each
+    k: Tensor
+    v: Tensor
 
 
 class Residual(nn.Module, ABC):
@@ -154,14 +162,18 @@ class Normed:
         norm: the norm in front of F, or None for no norm.
         fused: whether F also takes the two maps of `between` as `f(x, before, after)`, because it
             can multiply them into its own matrices.
+        takes_views: whether F also takes `Views` in place of x, as attention may.
     """
 
     f: Callable[..., Tensor]
     norm: Callable[[Tensor], Tensor] | None = None
     fused: bool = False
+    takes_views: bool = False
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.f(x if self.norm is None else self.norm(x))
+    def __call__(self, x: Tensor | Views) -> Tensor:
+        if self.norm is None:
+            return self.f(x)
+        return self.f(Views(*map(self.norm, x)) if isinstance(x, Views) else self.norm(x))
 
     def between(self, x: Tensor, before: Tensor, after: Tensor) -> Tensor:
         """after F(before norm x), with (D, D) matrices `before` and `after`."""
@@ -169,6 +181,11 @@ class Normed:
         if self.fused:
             return self.f(x, before, after)
         return F.linear(self.f(F.linear(x, before)), after)
+
+
+def takes_views(sublayer: Sublayer) -> bool:
+    """Whether the sublayer takes `Views`: a `Normed` says so, and a plain function doesn't."""
+    return isinstance(sublayer, Normed) and sublayer.takes_views
 
 
 def between(sublayer: Sublayer, x: Tensor, before: Tensor, after: Tensor) -> Tensor:

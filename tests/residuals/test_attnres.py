@@ -1,5 +1,7 @@
 """Attention residuals and DenseFormer: a sublayer reads all that was written before it."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from shared import CLOSE, WIDTH, normal, shaken, stack
@@ -7,6 +9,8 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from geolab.graft import distance_from_plain
+from geolab.models import Transformer, TransformerConfig
+from geolab.probes import future_influence
 from geolab.residuals import make_residual
 
 COUNT = 6
@@ -119,7 +123,39 @@ def test_the_coefficients_are_those_of_streams(name, options):
     ("attnres", {"read": "max"}, "^read must be one of 'mean', 'sum', got 'max'"),
     ("attnres", {"values": "raw"}, "^values must be one of 'plain', 'normed', got 'raw'"),
     ("attnres", {"scaled": 2}, "^scaled must be one of True, False, got 2"),
+    ("attnres", {"queries": 2}, "^queries must be one of 1, 3, got 2"),
     ("attnres", {"eps": -1.0}, "^eps must be "), ("denseformer", {"block": 0}, "^block must be ")])
 def test_what_has_no_meaning_is_refused(name, options, message):
     with pytest.raises(ValueError, match=message):
         make_residual(name, WIDTH, **options)
+
+
+# ---------------------------------------------------------------- a query each for q, k and v
+
+def backbone(**options):
+    torch.manual_seed(0)
+    config = TransformerConfig(width=WIDTH, layers=2, heads=2, hidden=12)
+    return shaken(Transformer(config, "attnres", **options).double(), 0.5)
+
+
+def test_three_equal_queries_are_one_and_each_of_them_counts():
+    three, one, x = backbone(queries=3), backbone(), normal(2, 4, WIDTH)
+    weights = one.state_dict()
+    three.load_state_dict({name: weights[name].expand(p.shape)
+                           for name, p in three.state_dict().items()})
+    assert_close(three(x), one(x), **CLOSE)
+    for place in range(3):
+        changed = deepcopy(three)
+        with torch.no_grad():
+            changed.layers[2].residual.query[place] += 1
+        assert (changed(x) - three(x)).abs().max() > 1e-4
+
+
+def test_three_queries_look_at_no_later_token():
+    assert future_influence(backbone(queries=3), normal(2, 4, WIDTH)) == 0
+
+
+def test_three_queries_need_a_sublayer_that_takes_them():
+    made, x = stack("attnres", WIDTH, COUNT, queries=3).double(), normal(2, 3, WIDTH)
+    with pytest.raises(ValueError, match="^queries must be 1 .*, got 3"):
+        written(made, x)
