@@ -19,6 +19,7 @@ from studies.experiments import (
     real_turns,
     reflection,
     regimes,
+    released,
     sudoku,
 )
 
@@ -40,6 +41,7 @@ STUDIES = {study.name: study for study in (
     order.STUDY,
     reflection.STUDY,
     regimes.STUDY,
+    released.STUDY,
     sudoku.STUDY,
 )}
 # measurements in a network that others have trained

@@ -1,0 +1,65 @@
+"""The residuals of released models and of papers of 2026 over the additive one, on text.
+
+One backbone of about a million weights for all, as in `headline`, and a search at the length that
+reports. mHC is there with both starts, and without each of its parts: so the file says which part
+carries what it gains here.
+"""
+
+import math
+from functools import partial
+
+from geolab.models import TokenModel, Transformer, TransformerConfig
+from geolab.tasks import Text
+from geolab.training import Budget
+from studies.engine.arm import Arm, comparison
+from studies.engine.protocol import Protocol
+from studies.engine.run import Study
+
+TASK = Text(context=64)
+WIDTH, BLOCKS = 128, 5
+PUBLISHED = {"start": "published"}
+ARMS: dict[str, tuple[str, dict]] = {
+    "additive": ("additive", {}),
+    "hyper": ("hyper", {}),
+    "mhc": ("mhc", {}),
+    "mhc, published start": ("mhc", PUBLISHED),
+    "mhc, H = I": ("mhc", PUBLISHED | {"without": ("mix",)}),
+    "mhc, no read": ("mhc", PUBLISHED | {"without": ("read",)}),
+    "mhc, no write": ("mhc", PUBLISHED | {"without": ("write",)}),
+    "mhc, permutations": ("mhc", PUBLISHED | {"mix": "permutations"}),
+    "mhc, Kronecker": ("mhc", PUBLISHED | {"mix": "kronecker"}),
+    "mhc, orthostochastic": ("mhc", PUBLISHED | {"mix": "orthostochastic"}),
+    "mhc, circulant": ("mhc", PUBLISHED | {"mix": "circulant"}),
+    "single-pass": ("single-pass", PUBLISHED),
+    "gated streams": ("gated-streams", {"rank": 16}),
+    "attention residuals": ("attnres", {}),
+    "attention residuals, blocks": ("attnres", {"block": 2}),
+    "DenseFormer": ("denseformer", {}),
+    "delta": ("delta", {}),
+    "DeltaProduct": ("delta-product", {}),
+    "norm-preserving": ("norm-preserving", {}),
+    "ReZero": ("rezero", {}),
+    "LAuReL": ("laurel", {}),
+}
+
+
+def build(residual: str, **options) -> TokenModel:
+    std = 0.5 / math.sqrt(WIDTH)
+    config = TransformerConfig.benchmark(
+        width=WIDTH, layers=BLOCKS, heads=4, max_length=TASK.context, init_std=std,
+        output_std=std / math.sqrt(BLOCKS))
+    return TokenModel(Transformer(config, residual, **options), TASK.vocabulary)
+
+
+def million() -> list[Arm]:
+    """Search on two seeds at full length; report on eight others, and on four at equal time."""
+    models = {name: partial(build, residual, **options)
+              for name, (residual, options) in ARMS.items()}
+    return comparison("text", models, TASK, Budget(steps=800, batch=4, evaluate_every=200),
+                      Protocol(rates=(1e-3, 2e-3, 5e-3), warmups=(0.3, 0.6),
+                               seeds=tuple(range(8)), few=(0, 1, 2, 3),
+                               variations=("next best", "equal time")))
+
+
+STUDY = Study("released", "What do the residuals of released models gain over the additive one, "
+              "and which part of mHC carries it?", {"cpu": million})
