@@ -34,7 +34,9 @@ def require_number(name: str, value: float, low: float = -math.inf, high: float 
 
     With `strict`, `low` and `high` themselves are refused too. A bool is no number.
     """
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    # a comparison, since torch.compile can't follow math.isfinite
+    if (isinstance(value, bool) or not isinstance(value, Real)
+            or not -math.inf < value < math.inf):
         raise ValueError(f"{name} must be a finite number, got {value!r}")
     if not (low < value < high if strict else low <= value <= high):
         if math.isinf(high):
