@@ -91,24 +91,29 @@ def settings_of(config: Mapping[str, Any], like: str | None = None) -> Settings:
         like: the model type whose equations hold, for a config of another type that has the same.
     Raises: ValueError for an unknown type, or a number that is missing or makes no sense.
     """
-    config = {**config, **(config.get("text_config") or {})}
+    text = config.get("text_config") or {}
+    if not isinstance(text, Mapping):
+        raise ValueError(f"text_config of config.json must be an object, got {text!r}")
+    config = {**config, **text}
     model_type = like or config.get("model_type")
+    if not isinstance(model_type, str):
+        raise ValueError(f"model_type of config.json must be a string, got {model_type!r}")
     if model_type in OTHERS:
         raise ValueError(f"model_type must be one with a, b and H ({', '.join(KINDS)}), got "
-                         f"{model_type}, which has {OTHERS[str(model_type)]}")
+                         f"{model_type}, which has {OTHERS[model_type]}")
     require_option("the model_type of config.json", model_type, KINDS)
-    kind = KINDS[str(model_type)]
+    kind = KINDS[model_type]
     if missing := [key for key in (*KEYS, *kind.keys) if key not in config]:
         raise ValueError(f"config.json must have {', '.join(missing)} for a {model_type}: without "
                          "them the weights don't say what the model computes")
     for key in ("num_hidden_layers", "hidden_size", "hc_mult", "hc_sinkhorn_iters"):
         if key in (*KEYS, *kind.keys):
-            require_count(f"{key} of config.json", config[key])
+            require_count(f"{key} of config.json", config[key], 2 if key == "hc_mult" else 1)
     for key in ("hc_eps", "rms_norm_eps"):
         require_number(f"{key} of config.json", config[key], 0)
     magnitude = config["hc_magnitude"] if "hc_magnitude" in kind.keys else 2.0
     require_number("hc_magnitude of config.json", magnitude)
-    return Settings(str(model_type), config["num_hidden_layers"], config["hidden_size"],
+    return Settings(model_type, config["num_hidden_layers"], config["hidden_size"],
                     config["hc_mult"], config["hc_eps"], config["rms_norm_eps"],
                     config["hc_sinkhorn_iters"] if kind.mixes else 0, magnitude)
 

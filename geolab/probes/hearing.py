@@ -39,7 +39,8 @@ def depth_weights(model: nn.Module, x: Any) -> DepthWeights:
     Raises: ValueError for a model that runs no residuals, or several stacks of them; and, by its
         name, for a residual whose sublayers' inputs aren't such sums. This is measured. A delta
         residual's shortcut multiplies features with each other, so its A_ts is a D × D matrix. A
-        residual may also add a constant, or weigh the state by what `held.py` doesn't hold.
+        residual may also add a constant, or weigh the state by what `held.py` doesn't hold, or give
+        attention several inputs; and a norm may stand behind it.
     """
     return weights_of(held_run(model, x))
 
@@ -66,7 +67,8 @@ def weights_of(run: Run) -> DepthWeights:
                 f"the input of {place} must be a sum of the outputs before it, with a weight for "
                 f"each feature; with {_names(run)} it is {away / size:.2g} away from one, relative "
                 "to its norm. Either A_ts is a D × D matrix, as for a delta residual; or a step "
-                "adds a constant; or a weight isn't given by a method `coefficients`")
+                "adds a constant; or a norm stands behind the residual; or a weight isn't given by "
+                "a method `coefficients`")
     return DepthWeights(weights, y, u)
 
 

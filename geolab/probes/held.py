@@ -143,6 +143,8 @@ def _noting(sublayer: Callable, heard: list, said: list) -> Callable:
 
     if not is_dataclass(sublayer) or isinstance(sublayer, type):
         return partial(note, partial(leaf, sublayer))
+    if getattr(sublayer, "takes_views", False):   # what is measured is one sum per sublayer
+        sublayer = replace(sublayer, takes_views=False)
     if sublayer.norm is None:
         return replace(sublayer, f=lambda x, *maps: note(lambda x: leaf(sublayer.f, x, *maps), x))
     return replace(sublayer, f=partial(leaf, sublayer.f), norm=partial(note, sublayer.norm))

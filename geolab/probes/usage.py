@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from geolab.probes.hearing import weights_of
-from geolab.probes.held import Step, held_run
+from geolab.probes.held import Run, Step, held_run
 
 
 class StreamUsage(NamedTuple):
@@ -44,8 +44,9 @@ def stream_usage(model: nn.Module, x: Any,
         with them; otherwise as `depth_weights`.
     """
     run = held_run(model, x)
-    found = [_weights(step) for step in run.steps]
+    _require_streams(run)
     weights_of(run)  # or raise: a weight of features that mix says nothing
+    found = [_weights(step) for step in run.steps]
     usage = []
     for at, (norm, read, write) in enumerate(found):
         changes = []
@@ -59,15 +60,19 @@ def stream_usage(model: nn.Module, x: Any,
 
 def _weights(step: Step) -> tuple[Tensor, Tensor, Tensor]:
     before, after = _streams(step.state), _streams(step.new)
-    if before.ndim != 4 or before.shape[-1] != step.heard.shape[-1]:
-        raise ValueError(
-            f"the state of {type(step.residual).__name__} must be streams, (batch, positions, "
-            f"streams, {step.heard.shape[-1]}), got shape {tuple(before.shape)}")
     read, = torch.autograd.grad(step.heard.sum(), before, retain_graph=True, materialize_grads=True)
     write = [torch.autograd.grad(stream.sum(), step.said, retain_graph=True,
                                  materialize_grads=True)[0] for stream in after.unbind(-2)]
     return (before.detach().norm(dim=-1).mean((0, 1)), read.abs().mean((0, 1, 3)),
             torch.stack([each.abs().mean() for each in write]))
+
+
+def _require_streams(run: Run) -> None:
+    for step in run.steps:
+        shape, width = tuple(_streams(step.state).shape), step.heard.shape[-1]
+        if len(shape) != 4 or shape[-1] != width:
+            raise ValueError(f"the state of {type(step.residual).__name__} must be streams, "
+                             f"(batch, positions, streams, {width}), got shape {shape}")
 
 
 def _streams(state: Any) -> Tensor:

@@ -5,8 +5,8 @@
 The state keeps every source: x_0 is the embedding, and x_b the sum of what the sublayers of block b
 have written. A sublayer reads a mean of them, which depends on the token. With one sublayer in each
 block this is the paper's full form, with several the block form, whose last source is the running
-sum. So attention residuals are streams whose H is the identity, whose write is a unit vector and
-whose read attends.
+sum. So attention residuals are streams whose write is a unit vector and whose read attends. Their H
+is the identity, but that the first write to a place replaces what is there.
 
 The queries start at 0, where a sublayer reads the plain mean, as in the paper. This is the state of
 the plain network over the number of sources: a norm behind it doesn't see that factor, but the exit
@@ -56,7 +56,7 @@ class AttnRes(Streams):
         attention that takes a single input.
     """
 
-    spectrum = "1"
+    spectrum = "1, and 0 for a place that was empty"
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, block: int = 1,
                  read: str = "mean", values: str = "plain", scaled: bool = False,
@@ -73,6 +73,7 @@ class AttnRes(Streams):
         self.queries = queries if index % 2 == 0 else 1
         # the place that this sublayer writes to, and k
         self.slot, self.seen = 1 + index // block, 1 + math.ceil(index / block)
+        self.opens = index % block == 0  # whether it is the first to write there
         if index:  # the first sublayer reads x_0 alone
             shape = (width,) if self.queries == 1 else (self.queries, width)
             self.query = nn.Parameter(torch.empty(shape))
@@ -90,8 +91,10 @@ class AttnRes(Streams):
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         update = sublayer(self._input(state, sublayer))
+        # a norm after the residual may have put its bias into a place that is still empty
+        source = update if self.opens else state.select(-2, self.slot) + update
         # not by `stream_mix_write`: H = I would cost n² products
-        return state.select_scatter(state.select(-2, self.slot) + update, -2, self.slot)
+        return state.select_scatter(source, -2, self.slot)
 
     def _input(self, state: Tensor, sublayer: Sublayer) -> Tensor | Views:
         if self.first or self.queries == 1:
@@ -105,6 +108,7 @@ class AttnRes(Streams):
         """With three queries the read is (B, T, 3, n)."""
         n, tokens = self.streams, state.shape[:-2]
         identity = torch.eye(n, device=state.device, dtype=state.dtype)
+        mix = identity - torch.diag(identity[self.slot]) if self.opens else identity
         if self.first:
             read = identity[0].expand(*tokens, n)
         elif self.queries == 1:
@@ -112,7 +116,7 @@ class AttnRes(Streams):
         else:
             read = torch.stack([self._weights(state, query) for query in self.query], dim=-2)
         return StreamCoefficients(read, identity[self.slot].expand(*tokens, n),
-                                  identity.expand(*tokens, n, n))
+                                  mix.expand(*tokens, n, n))
 
     def _weights(self, state: Tensor, query: Tensor) -> Tensor:
         """The weights of all places, 0 for those that nothing has been written to: (B, T, n)."""

@@ -64,6 +64,7 @@ class ConstrainedMaps(nn.Module):
         require_number("diagonal", diagonal)
         for name, guard in (("norm_eps", norm_eps), ("eps", eps), ("write_eps", write_eps)):
             require_number(name, guard, 0)
+        without = tuple(without)
         for name in without:
             require_option("without", name, MAPS)
         ways = mixes(iterations, order, eps, blocks)
@@ -176,6 +177,7 @@ class ConstrainedStreams(Streams, ABC):
         # between one stream and the mean of all
         read = [((k == home) + 1 / streams) / 2 for k in range(streams)]
         self.maps = ConstrainedMaps(
-            streams * width, read, diagonal, iterations, order, norm_eps=norm_eps, without=without,
+            streams * width, read, diagonal, iterations, order, norm_eps=norm_eps,
+            without=self.without,
             mix=mix, blocks=blocks, eps=eps, write_eps=write_eps,
             home=home if start == "published" else None)

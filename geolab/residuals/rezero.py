@@ -6,6 +6,7 @@ One learned number for each sublayer starts at 0, so each sublayer starts as the
 import torch
 from torch import Tensor, nn
 
+from geolab.checks import require_number
 from geolab.residuals.base import Residual, Sublayer
 
 
@@ -14,12 +15,14 @@ class ReZero(Residual):
 
     Arguments:
         start: α before training.
+    Raises: ValueError for a start that isn't a finite number.
     """
 
     spectrum = "1"
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, start: float = 0.0):
         super().__init__(width, index, count)
+        require_number("start", start)
         self.alpha, self.start = nn.Parameter(torch.empty(1)), start
         self.start_own()
 

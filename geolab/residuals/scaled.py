@@ -38,6 +38,7 @@ class Scaled(Residual):
         super().__init__(width, index, count)
         require_number("state", state)
         require_number("update", update)
+        learned = tuple(learned)
         for name in learned:
             require_option("learned", name, LEARNED)
         self.starts = dict(zip(LEARNED, (float(state), 0.0, float(update), 0.0), strict=True))

@@ -137,11 +137,12 @@ def test_a_model_that_doesn_t_fit(tiny, tmp_path):
 
 @pytest.mark.parametrize("change, message", [
     ({"model_type": "llama"}, "model_type of config.json must be one of 'deepseek_v4'.*'llama'"),
-    ({"model_type": None}, "model_type of config.json must be one of"),
+    ({"model_type": None}, "model_type of config.json must be a string, got None"),
+    ({"text_config": "x"}, "text_config of config.json must be an object, got 'x'"),
     ({"model_type": "inkling2"}, "got inkling2, which has attention residuals"),
     ({"hc_eps": None}, "hc_eps of config.json must be a finite number"),
     ({"hc_mult": 2}, r"shape \(8,\) by config.json"),
-    ({"hc_mult": 0}, "hc_mult of config.json must be at least 1"),
+    ({"hc_mult": 0}, "hc_mult of config.json must be at least 2"),
     ({"hc_sinkhorn_iters": 0}, "hc_sinkhorn_iters of config.json must be at least 1"),
     ({"num_hidden_layers": 5}, "must have layers.4.hc_attn_base, and 4 of the 22"),
     ({"num_hidden_layers": "4"}, "must be a whole number")])

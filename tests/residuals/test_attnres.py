@@ -5,12 +5,13 @@ from copy import deepcopy
 import pytest
 import torch
 from shared import CLOSE, WIDTH, normal, shaken, stack
+from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from geolab.graft import distance_from_plain
+from geolab.graft import distance_from_plain, graft
 from geolab.models import Transformer, TransformerConfig
-from geolab.probes import future_influence
+from geolab.probes import depth_weights, future_influence
 from geolab.residuals import make_residual
 
 COUNT = 6
@@ -130,6 +131,23 @@ def test_what_has_no_meaning_is_refused(name, options, message):
         make_residual(name, WIDTH, **options)
 
 
+def test_a_norm_with_a_bias_behind_the_residual_writes_into_no_empty_place():
+    torch.manual_seed(0)
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
+    graft(encoder.eval().double(), "attnres", plain=False, block=2)
+    for layer in encoder.layers:
+        for norm in (layer.norm1, layer.norm2):
+            nn.init.constant_(norm.bias, 0.5)
+    x, seen = normal(1, 3, 8), {}
+    residual = encoder.layers[1].residuals[0]
+    residual.register_forward_hook(lambda _, args, out: seen.update(before=args[0], after=out))
+    encoder(x)
+    update = seen["after"][..., residual.slot, :]
+    seen["before"][..., residual.slot, :] = 7.0   # whatever stood there
+    again = residual(seen["before"], lambda u: update)
+    assert_close(again[..., residual.slot, :], update, **CLOSE)
+
+
 # ---------------------------------------------------------------- a query each for q, k and v
 
 def backbone(**options):
@@ -159,3 +177,8 @@ def test_three_queries_need_a_sublayer_that_takes_them():
     made, x = stack("attnres", WIDTH, COUNT, queries=3).double(), normal(2, 3, WIDTH)
     with pytest.raises(ValueError, match="^queries must be 1 .*, got 3"):
         written(made, x)
+
+
+def test_a_probe_of_one_sum_per_sublayer_refuses_three():
+    with pytest.raises(ValueError, match="queries must be 1"):
+        depth_weights(backbone(queries=3), normal(2, 4, WIDTH))
