@@ -2,6 +2,7 @@
 
     finding(row)            the effect, its variations and the verdict, or None without runs
     comparison_of(row)      the comparison itself
+    stalled(row)            how many runs of each arm ended as if they predicted zero
 """
 
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from functools import cache
 from studies.claims.hypothesis import HYPOTHESES, Hypothesis
 from studies.engine import results
 from studies.engine.judge import Finding, judge
+from studies.engine.judge import stalled as stalled_runs
 from studies.experiments.registry import STUDIES
 
 stored = cache(results.stored)
@@ -44,6 +46,17 @@ def part_of(row: Hypothesis, content: dict) -> dict | None:
     unfinished = {f"{row.part}: {arm}" for arm in row.claim.contrast}
     made = found and "protocol" in found and unfinished.isdisjoint(content.get("unfinished", ()))
     return found if made else None
+
+
+def stalled(row: Hypothesis) -> dict[str, tuple[int, int]]:
+    """Return by arm of a claim how many of its runs stalled, and how many finished.
+
+    It is empty without runs, and for a task that has no loss of predicting zero.
+    """
+    comparison = comparison_of(row)
+    zero = baselines_of(row).get("zero") if comparison else None
+    return {} if zero is None else {arm: stalled_runs(comparison["runs"], arm, zero)
+                                    for arm in row.claim.contrast}
 
 
 def baselines_of(row: Hypothesis) -> Mapping[str, float]:

@@ -14,7 +14,7 @@ from studies import findings
 from studies.claims.hypothesis import HYPOTHESES, Hypothesis
 from studies.claims.observation import OBSERVATIONS, Observation
 from studies.engine import results
-from studies.engine.judge import Claim, Effect, Finding, effect, log_loss, loss, with_base
+from studies.engine.judge import STALLED, Claim, Effect, Finding, effect, log_loss, loss, with_base
 
 VARIATIONS = ("next best", "half the steps", "twice the steps", "equal time")
 NOT_TRIED = "not tried"
@@ -69,6 +69,18 @@ def said(effect: Effect | None, unit: str) -> str:
     return text.replace("-", "−") + (f", {effect.diverged} diverged" if effect.diverged else "")
 
 
+def stalled(label: str) -> str:
+    """Say how many runs of each arm of a row stalled, such as "hybrid on 8 of 16 seeds".
+
+    It is "" for a row without runs, and for one whose task has no loss of predicting zero.
+    """
+    one = row(label)
+    counts = findings.stalled(one) if isinstance(one, Hypothesis) else {}
+    arms = "; ".join(f"{arm} on {n or 'none'} of {seeds} seeds" for arm, (n, seeds)
+                     in counts.items())
+    return f"Stalled, above {STALLED} of the loss of predicting zero: {arms}" if arms else ""
+
+
 def table(*labels: str, link: str = "../book/hypotheses.html") -> str:
     """Return rows of the ledger as a table, with their variations.
 
@@ -88,6 +100,8 @@ def _line(hypothesis: Hypothesis, link: str) -> str:
     if found is not None:
         shown = "" if unit == RATIO else f"<br>{html.escape(unit)}"
         effects = said(found.effect, unit) + shown
+        if any(n for n, _ in findings.stalled(hypothesis).values()):
+            effects += f"<br>{html.escape(stalled(hypothesis.label))}"
         varied = "<br>".join(f"{name}: {said(found.varied.get(name), unit)}" for name in VARIATIONS)
     return (f'<tr><td class="claim">{html.escape(hypothesis.statement)}</td><td>{where}</td>'
             f"<td>{effects}</td><td>{varied}</td></tr>")
@@ -143,6 +157,8 @@ def entry(hypothesis: Hypothesis) -> str:
         parts.append(f"{_numbers(hypothesis, found)} {_runs(hypothesis, found, comparison)}")
     if found is not None and found.why:
         parts.append(f"{found.why[0].upper()}{found.why[1:]}.")
+    if still := stalled(hypothesis.label):
+        parts.append(f"{html.escape(still)}.")
     if hypothesis.remark:
         parts.append(f"<em>{html.escape(hypothesis.remark)}</em>")
     return (f'<dt id="{hypothesis.label}"><a href="{chapter}">{html.escape(title)}</a>: '

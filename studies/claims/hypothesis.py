@@ -29,6 +29,7 @@ class Hypothesis:
         claim: the contrast that decides it.
         unit: of the effect. "log ratio" is printed as a ratio.
         remark: a note beside the size and the verdict.
+        quote: the source's own words.
     Raises: ValueError for an unknown source.
     """
 
@@ -43,6 +44,7 @@ class Hypothesis:
     claim: Claim = field(default_factory=lambda: Claim({}))
     unit: str = "nats"
     remark: str = ""
+    quote: str = ""
 
     def __post_init__(self):
         if self.source not in (*SOURCES, BOOK):
@@ -52,9 +54,10 @@ class Hypothesis:
 
 def hypothesis(*, contrast: Mapping[str, float] | None = None, above: float = 0.0,
                quantity: str | dict = "loss", beats: str = "", varies: bool = True,
-               **row) -> Hypothesis:
+               spread: bool = False, **row) -> Hypothesis:
     """Make a row of a file from the parts of its claim and the other fields of `Hypothesis`."""
-    return Hypothesis(claim=Claim(contrast or {}, above, named(quantity), beats, varies),
+    return Hypothesis(claim=Claim(contrast or {}, above, named(quantity), beats, varies,
+                                  spread),
                       **row)
 
 

@@ -11,6 +11,11 @@ def start(run: dict) -> float:
     return log(run["gradient_norm"][0])
 
 
+def mean_loss(run: dict) -> float:
+    """The mean of the validation losses over the training: the lower, the sooner it fell."""
+    return mean(run["validation_loss"])
+
+
 def last_block(alphas: list[float]) -> float:
     """The mean over a block's two sublayers."""
     return sum(alphas[-2:]) / 2
@@ -75,7 +80,8 @@ def settled(run: dict) -> float:
 
 
 QUANTITIES: dict[str, Quantity] = {
-    "loss": loss, "log loss": log_loss, "start": start, "preserved": preserved,
+    "loss": loss, "log loss": log_loss, "mean loss": mean_loss, "start": start,
+    "preserved": preserved,
     "widest": measured("widest", of=max), "last alpha": measured("alpha", of=last_block),
     "energy": energy, "growth": growth, "beside chance": beside_chance, "responses": responses,
     "early swaps": early_swaps, "order": order, "settled": settled,

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from studies.engine.results import interval
 
+STALLED = 0.3  # a share of the loss of predicting zero
 MARGIN = 0.02  # an arm that has learned beats the simple predictor by more than this
 HOLDS, FAILS, OPEN = "holds here", "fails here", "open"
 Quantity = Callable[[dict], float]
@@ -65,7 +66,10 @@ class Claim:
         quantity: run -> number; by default the last validation loss.
         beats: the simple predictor that one of the arms must beat for the comparison to decide
             anything, by its name in the task; "" for a claim that needs none.
-        varies: False if runs of the variations don't keep the quantity.
+        varies: False if runs of the variations don't keep the quantity, or are too few for it.
+        spread: whether the contrast is one of spreads over seeds. Each seed's quantity is then the
+            logarithm of its arm's distance from the mean, as in Levene's test: one below 0 by log 2
+            says half the standard deviation.
     """
 
     contrast: Mapping[str, float]
@@ -73,6 +77,7 @@ class Claim:
     quantity: Quantity = loss
     beats: str = ""
     varies: bool = True
+    spread: bool = False
 
 
 def gain(better: str, than: str, beats: str = "") -> Claim:
@@ -186,8 +191,22 @@ def contrasts(runs: Iterable[dict], claim: Claim) -> tuple[list[float], int]:
             raise ValueError(f"contrast names {arm}, which has no runs here")
     shared = set.intersection(*(set(by_seed) for by_seed in values.values()))
     whole = [seed for seed in sorted(shared) if all(v[seed] is not None for v in values.values())]
-    return [sum(weight * values[arm][seed] for arm, weight in claim.contrast.items())
-            for seed in whole], len(shared) - len(whole)
+    found = {arm: [value for seed in whole if (value := by_seed[seed]) is not None]
+             for arm, by_seed in values.items()}
+    if claim.spread:
+        found = {arm: [math.log(abs(x - statistics.mean(of))) for x in of]
+                 for arm, of in found.items()}
+    return [sum(weight * found[arm][i] for arm, weight in claim.contrast.items())
+            for i in range(len(whole))], len(shared) - len(whole)
+
+
+def stalled(runs: Iterable[dict], arm: str, zero: float) -> tuple[int, int]:
+    """Return the number of an arm's finished runs that ended as if they predicted zero, and of all.
+
+    Those end above `STALLED` of the loss of predicting zero.
+    """
+    losses = [loss(run) for run in runs if run["model"] == arm and "validation_loss" in run]
+    return sum(value > STALLED * zero for value in losses), len(losses)
 
 
 def learned(runs: Iterable[dict], claim: Claim, baselines: Mapping[str, float]) -> bool:

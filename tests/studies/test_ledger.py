@@ -1,5 +1,6 @@
 """The ledger of hypotheses: every row can be read off, and is read off a file of the protocol."""
 
+import html
 import json
 import re
 from collections import Counter
@@ -89,6 +90,19 @@ def test_a_row_that_was_tried_has_a_verdict_and_says_its_numbers(row):
     shown = ledger.entry(row)
     assert ledger.said(found.effect, row.unit) in shown and f'id="{row.label}"' in shown
     assert f">{ledger.verdict(row.label)}</a>" in ledger.table(row.label)
+
+
+@pytest.mark.parametrize("row", TRIED, ids=lambda row: row.label)
+def test_a_row_says_how_many_runs_of_each_arm_stalled_where_zero_can_be_predicted(row):
+    said, zero = ledger.stalled(row.label), baselines_of(row).get("zero")
+    assert (zero is not None) == bool(said)
+    for arm in row.claim.contrast if said else ():
+        ends = [run["validation_loss"][-1] for run in comparison_of(row)["runs"]
+                if run["model"] == arm and "validation_loss" in run]
+        n = sum(loss > 0.3 * zero for loss in ends)
+        shown = f"{arm} on {n or 'none'} of {len(ends)} seeds"
+        assert shown in said and html.escape(shown) in ledger.entry(row)
+        assert not n or html.escape(shown) in ledger.table(row.label)
 
 
 def test_an_effect_is_said_with_the_digits_that_its_interval_leaves():

@@ -4,7 +4,18 @@ import math
 
 import pytest
 
-from studies.engine.judge import FAILS, HOLDS, OPEN, Claim, effect, judge, log_loss, measured
+from studies.engine.judge import (
+    FAILS,
+    HOLDS,
+    OPEN,
+    STALLED,
+    Claim,
+    effect,
+    judge,
+    log_loss,
+    measured,
+    stalled,
+)
 
 GAIN = Claim({"additive": 1, "delta": -1})
 
@@ -95,6 +106,21 @@ def test_ratios_and_measurements_are_quantities_too():
     assert measured("decay", "last")(run) == 0.5
     assert measured("angle")(run) == 20 and measured("angle", of=max)(run) == 30
     assert measured("decay", "last", log=True)(run) == math.log(0.5)
+
+
+@pytest.mark.parametrize("factor", [0.1, 1.0, 3.0])
+def test_a_spread_is_that_around_the_mean_of_the_seeds(factor):
+    around = [-0.3, 0.05, 0.1, -0.15, 0.3]
+    arms = runs(additive=[3 + x for x in around], delta=[7 + factor * x for x in around[::-1]])
+    found = effect(arms, Claim(GAIN.contrast, spread=True))
+    assert found.mean == pytest.approx(-math.log(factor))
+    assert effect(arms, GAIN).mean == pytest.approx(-4)
+
+
+def test_a_run_stalls_above_a_share_of_the_loss_of_predicting_zero():
+    arms = runs(additive=[STALLED - 0.01, STALLED + 0.01, None, 5.0], delta=[0.1])
+    assert stalled(arms, "additive", 1.0) == (2, 3) and stalled(arms, "additive", 0.1) == (3, 3)
+    assert stalled(arms, "delta", 1.0) == (0, 1)
 
 
 def test_a_quantity_that_variations_lack_is_not_looked_for_there():
