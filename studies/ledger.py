@@ -153,6 +153,9 @@ def entry(hypothesis: Hypothesis) -> str:
     chapter = f"../notebooks/{hypothesis.chapter}.html"
     title = f"{hypothesis.source}, {hypothesis.number}"
     parts = [html.escape(hypothesis.statement)]
+    if hypothesis.quote:
+        language = "en" if hypothesis.quote[0].isascii() else "zh"
+        parts.append(f'<q lang="{language}">{html.escape(hypothesis.quote)}</q>')
     if found is not None and comparison is not None:
         parts.append(f"{_numbers(hypothesis, found)} {_runs(hypothesis, found, comparison)}")
     if found is not None and found.why:
