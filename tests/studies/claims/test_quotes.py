@@ -37,4 +37,5 @@ def test_a_quote_is_its_source_s_own_words():
 @pytest.mark.parametrize("row", QUOTED, ids=lambda row: row.label)
 def test_a_quote_is_short_and_of_another_s_claim(row):
     assert row.source != BOOK and len(row.quote.split()) <= 25
+    assert not set("$`") & set(row.quote)   # a page would show them as they are
     assert "<q" in ledger.entry(row)
