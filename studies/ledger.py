@@ -6,6 +6,7 @@
 
 import html
 import math
+import re
 import statistics
 from collections.abc import Iterable
 from functools import cache
@@ -154,7 +155,7 @@ def entry(hypothesis: Hypothesis) -> str:
     title = f"{hypothesis.source}, {hypothesis.number}"
     parts = [html.escape(hypothesis.statement)]
     if hypothesis.quote:
-        language = "en" if hypothesis.quote[0].isascii() else "zh"
+        language = "zh" if re.search("[一-鿿]", hypothesis.quote) else "en"
         parts.append(f'<q lang="{language}">{html.escape(hypothesis.quote)}</q>')
     if found is not None and comparison is not None:
         parts.append(f"{_numbers(hypothesis, found)} {_runs(hypothesis, found, comparison)}")

@@ -22,6 +22,8 @@ class Hypothesis:
     Arguments:
         label: its anchor in the ledger; chapters refer to it by {row}`label`.
         source, number: a key of SOURCES, and the place in that source; or `BOOK`.
+        quote: the source's own words, in its language, with "…" between two places; a claim of
+            `BOOK` has none.
         statement: the claim in our words.
         chapter: the notebook that discusses it.
         study, part, size: the file and its comparison that decide the claim; without a study, no
@@ -29,8 +31,7 @@ class Hypothesis:
         claim: the contrast that decides it.
         unit: of the effect. "log ratio" is printed as a ratio.
         remark: a note beside the size and the verdict.
-        quote: the source's own words.
-    Raises: ValueError for an unknown source.
+    Raises: ValueError for an unknown source, a source without a quote, and a quote of `BOOK`.
     """
 
     label: str
@@ -50,6 +51,10 @@ class Hypothesis:
         if self.source not in (*SOURCES, BOOK):
             raise ValueError(f"source must be one of {', '.join((*SOURCES, BOOK))}, got "
                              f"{self.source!r}")
+        if self.source == BOOK and self.quote:
+            raise ValueError(f"quote must be empty for a claim of {BOOK}, got {self.quote!r}")
+        if self.source != BOOK and not self.quote:
+            raise ValueError(f"quote must be the words of {self.source}, got none")
 
 
 def hypothesis(*, contrast: Mapping[str, float] | None = None, above: float = 0.0,

@@ -23,10 +23,21 @@ def test_a_file_has_the_form_of_the_schema(name):
     jsonschema.validate(read(name), SCHEMA | {"$ref": f"#/$defs/{kind}"})
 
 
+@pytest.mark.parametrize("source, quote, valid", [
+    ("DDL", {"quote": "a loss"}, True), ("DDL", {}, False),
+    ("this book", {}, True), ("this book", {"quote": "a loss"}, False)])
+def test_the_schema_wants_the_words_of_every_other_source(source, quote, valid):
+    row = {"label": "a", "source": source, "number": "", "statement": "A."} | quote
+    form = jsonschema.Draft202012Validator(SCHEMA | {"$ref": "#/$defs/hypotheses"})
+    assert form.is_valid([{"chapter": "02_delta", "rows": [row]}]) == valid
+
+
 @pytest.mark.parametrize("make, changes, message", [
     (hypothesis, {"source": "nobody"}, "source must be one of .*got 'nobody'"),
     (hypothesis, {"quantity": "beauty"}, "quantity must be one of .*got 'beauty'"),
     (hypothesis, {"contrasts": {}}, "unexpected keyword argument 'contrasts'"),
+    (hypothesis, {}, "quote must be the words of DDL, got none"),
+    (hypothesis, {"source": "this book", "quote": "so"}, "quote must be empty .*got 'so'"),
     (Theorem, {"verdict": "true"}, "verdict must be one of .*got 'true'")])
 def test_a_wrong_row_is_named_with_its_file(monkeypatch, make, changes, message):
     monkeypatch.setattr(files, "read", lambda name: [{"rows": [GOOD | changes]}])
@@ -36,7 +47,7 @@ def test_a_wrong_row_is_named_with_its_file(monkeypatch, make, changes, message)
 
 def test_a_rows_own_entry_counts_more_than_its_groups(monkeypatch):
     rows = [GOOD, GOOD | {"unit": "γ"}]
-    monkeypatch.setattr(files, "read", lambda name: [{"unit": "nats", "rows": rows}])
+    monkeypatch.setattr(files, "read", lambda name: [{"unit": "nats", "quote": "A", "rows": rows}])
     assert [row.unit for row in entries("room", ["a"], hypothesis)] == ["nats", "γ"]
 
 
