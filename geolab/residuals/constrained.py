@@ -178,6 +178,5 @@ class ConstrainedStreams(Streams, ABC):
         read = [((k == home) + 1 / streams) / 2 for k in range(streams)]
         self.maps = ConstrainedMaps(
             streams * width, read, diagonal, iterations, order, norm_eps=norm_eps,
-            without=self.without,
-            mix=mix, blocks=blocks, eps=eps, write_eps=write_eps,
+            without=self.without, mix=mix, blocks=blocks, eps=eps, write_eps=write_eps,
             home=home if start == "published" else None)
