@@ -124,7 +124,7 @@ def read(found: Survey, tell: Tell = print) -> Checkpoint:
          + (f" in {requests} requests" if requests else ""))
     before = found.place.spent
     tensors = found.place.tensors(found.stored)
-    if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
+    if broken := [name for name, tensor in tensors.items() if not tensor.float().isfinite().all()]:
         raise ValueError(f"{broken[0]} of {found.address} must be finite, got NaN or infinity, in "
                          f"{len(broken)} of {len(tensors)} tensors")
     return Checkpoint(found.address, found.revision, found.whose, found.settings, found.sites,

@@ -5,6 +5,7 @@ import pytest
 from studies import ledger
 from studies.claims.observation import OBSERVATIONS, Observation
 from studies.engine import results
+from studies.engine.results import ROOT
 
 CONTENT = {"a": {"b": {"mean": [0.5, 2.0, 3.0], "half width": [0.1, 0.2, 2.5]},
                  "c": {"mean": 1.0, "half width": 0.2, "windows": [0.9, 1.1, 1.0]},
@@ -43,3 +44,10 @@ def test_every_row_has_its_number_in_the_stored_file(row):
     assert half >= 0 and mean == mean
     assert ledger.verdict(row.label) in ("seen", "not seen", "open")
     assert f'id="{row.label}"' in ledger.observed()
+
+
+@pytest.mark.parametrize("row", [row for row in OBSERVATIONS if row.chapter[0].isdigit()],
+                         ids=lambda row: row.label)
+def test_the_chapter_of_a_row_says_it(row):
+    text = (ROOT / "notebooks" / f"{row.chapter}.ipynb").read_text(encoding="utf-8")
+    assert f"{{row}}`{row.label}`" in text
