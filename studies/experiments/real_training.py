@@ -2,8 +2,8 @@
 
 Every arm starts with the same weights and the same loss, reads the same tokens in the same order,
 and has two rates: one for the weights that were there, one for those of the graft. Both are
-searched for each arm at the length that reports, on text that doesn't report, until the best rate
-has a worse one on either side.
+searched for each arm at the length that reports, on text that doesn't report, until the best pair
+has a worse neighbour on every side.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,14 +21,18 @@ from studies.engine.results import interval
 from studies.experiments.real_network import TEXTS, network, short
 
 ARMS = {"plain": ("", {}), "mhc": ("mhc", {}), "hyper": ("hyper", {}), "jpmhc": ("jpmhc", {}),
-        "mgt, without gate": ("mgt", {"gate": False})}
+        # X + V − α k kᵀX with V = β ⊙ F, k = V / |V|, and α = 0 at the start
+        "delta, as an addition": ("mgt-projected", {"gate": False, "alpha_init": 0.0}),
+        "attention residuals": ("attnres", {"read": "sum", "block": 8})}
+MIXING = ("mhc", "hyper", "jpmhc")        # have an H that learns
 STEPS, TOKENS, WARMUP = 100, 128, 10      # one window of 128 tokens per step
-READINGS = (0, 25, 50, 75, 100)           # steps after which the loss is read
+READINGS = (0, 50, STEPS)                 # steps after which the loss is read
+LONGER = 125                              # steps of the plain network, for arms that take longer
 SEEDS, SEARCH_SEED = range(5), 100        # of the order of windows
 # exponents: the rate is 10^(k/2)
-OLD, NEW, FIRST_NEW = (-10, -9, -8, -7), (-6, -5, -4, -3), -4
+START = (-8, -6)                          # of the search: old weights, new ones
 DECAY, CLIP = 0.1, 1.0
-Losses = dict[int, float]
+Rates = tuple[int, int]
 
 
 def rate(exponent: int) -> float:
@@ -69,32 +73,37 @@ def train(arm: str, old: int, new: int, seed: int, readings: tuple[int, ...],
                "weight_decay": DECAY},
               {"params": added["decay"], "lr": rate(new), "weight_decay": DECAY},
               {"params": added["no_decay"], "lr": rate(new), "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(group for group in groups if group["params"])
+    optimizer = torch.optim.AdamW([group for group in groups if group["params"]], fused=True)
     warm = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / WARMUP))
     windows, test = text("jargon", 0, 0.8), held_out(part)
     order = torch.randperm(len(windows), generator=torch.Generator().manual_seed(seed))
     found: dict = {"loss": {}}
-    for step in range(STEPS + 1):
+    for step in range(readings[-1] + 1):
         if step in readings:
             found["loss"][str(step)] = loss(model, test)
-        if step < STEPS:
+        if step == STEPS and part == "report":
+            found["genesis"] = loss(model, held_out("genesis"))
+        if step < readings[-1]:
             batch = windows[order[step % len(order)]].unsqueeze(0)
             model(batch, labels=batch).loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), CLIP)
             optimizer.step()
             warm.step()
             optimizer.zero_grad()
-    return found | (_changes(model, start, test) if part == "report" else {})
+    return found | (_changes(model, residual, start, test) if part == "report" and start else {})
 
 
-def _changes(model: nn.Module, start: dict[nn.Parameter, Tensor], test: Tensor) -> dict:
-    """What the graft's weights do in the end, and what is left of the other text."""
-    found: dict = {"genesis": loss(model, held_out("genesis"))}
-    if not start:
-        return found
-    layers = operators_by_layer(model, test[:2])
-    if hasattr(layers[0], "mix"):
-        mix = torch.stack([layer.mix for layer in layers])
+def _changes(model: nn.Module, residual: str, start: dict[nn.Parameter, Tensor],
+             test: Tensor) -> dict:
+    """How far the graft's weights went, by their names, and what the network is without that."""
+    apart: dict[str, list[Tensor]] = {}
+    for name, p in model.named_parameters():
+        if p in start:
+            apart.setdefault(name.rsplit(".", 1)[-1], []).append((p.detach() - start[p]).flatten())
+    found: dict = {"moved, rms": {name: short(torch.cat(changes).square().mean().sqrt().item())
+                                  for name, changes in apart.items()}}
+    if residual in MIXING:
+        mix = torch.stack([layer.mix for layer in operators_by_layer(model, test[:2])])
         away = (mix - torch.eye(mix.shape[-1])).abs().amax((-1, -2))
         found |= {"largest |H − I|": short(away.mean().item()),
                   "consensus": short(stream_consensus(mix)[-1].mean().item())}
@@ -108,43 +117,39 @@ def parts(found: Mapping[str, dict]) -> dict[str, Callable[[], dict]]:
     """The runs that the findings so far ask for: a search per arm, then its five orders of text."""
     wanted: dict[str, Callable[[], dict]] = {}
     for arm in ARMS:
-        runs, best = search(arm, found)
+        missing, best = search(arm, found)
         wanted |= {f"search/{arm}/{old}/{new}": partial(train, arm, old, new, SEARCH_SEED, (STEPS,),
-                                                        "search") for old, new in runs}
+                                                        "search") for old, new in missing}
         if best:
-            wanted |= {f"report/{arm}/{seed}": partial(train, arm, *best, seed, READINGS, "report")
+            readings = READINGS if ARMS[arm][0] else (*READINGS, LONGER)
+            wanted |= {f"report/{arm}/{seed}": partial(train, arm, *best, seed, readings, "report")
                        for seed in SEEDS}
     return wanted
 
 
-def search(arm: str, found: Mapping[str, dict]) -> tuple[list[tuple[int, int]], tuple[int, int]
-                                                         | None]:
-    """The runs of an arm's search, and its best two rates once all these runs are there.
+def search(arm: str, found: Mapping[str, dict]) -> tuple[list[Rates], Rates | None]:
+    """The runs that the search of an arm's two rates lacks, or its best rates if it lacks none.
 
-    The rate of the old weights is searched first, with one rate for the new ones; then the rate of
-    the new weights.
+    From a start it goes to the best of what it knows, until all neighbours of that are worse.
     """
-    losses = {tuple(map(int, key.split("/")[2:])): run["loss"][str(STEPS)]
-              for key, run in found.items() if key.startswith(f"search/{arm}/")}
-    olds = inside({old: value for (old, new), value in losses.items() if new == FIRST_NEW}, OLD)
-    runs = [(old, FIRST_NEW) for old in olds]
-    if not all(run in losses for run in runs):
-        return runs, None
-    old = min(runs, key=losses.__getitem__)[0]
+    losses = searched(arm, found)
+    old, new = min(losses, key=losses.__getitem__, default=START)
+    around = [(old - 1, new), (old, new), (old + 1, new)]
     if ARMS[arm][0]:
-        news = inside({new: value for (o, new), value in losses.items() if o == old}, NEW)
-        runs += [(old, new) for new in news if new != FIRST_NEW]
-    done = all(run in losses for run in runs)
-    return runs, min(runs, key=losses.__getitem__) if done else None
+        around += [(old, new - 1), (old, new + 1)]
+    missing = [rates for rates in around if rates not in losses]
+    return missing, None if missing else (old, new)
 
 
-def inside(losses: Losses, start: tuple[int, ...]) -> list[int]:
-    """The rates of a line: those of its start, and further ones until the best lies inside."""
-    rates = sorted({*start, *losses})
-    if all(k in losses for k in rates):
-        best = min(rates, key=losses.__getitem__)
-        rates += [best - 1] * (best == rates[0]) + [best + 1] * (best == rates[-1])
-    return rates
+def searched(arm: str, found: Mapping[str, dict]) -> dict[Rates, float]:
+    """{rates: the loss at the end} of an arm's search, as far as it went."""
+    return {_rates(key): run["loss"][str(STEPS)]
+            for key, run in found.items() if key.startswith(f"search/{arm}/")}
+
+
+def _rates(key: str) -> Rates:
+    _, _, old, new = key.split("/")
+    return int(old), int(new)
 
 
 def arrange(found: dict[str, dict]) -> dict:
@@ -154,8 +159,8 @@ def arrange(found: dict[str, dict]) -> dict:
         best = search(arm, found)[1]
         runs = [found[f"report/{arm}/{seed}"] for seed in SEEDS]
         arms[arm] = {
-            "search": {key.removeprefix(f"search/{arm}/"): run["loss"][str(STEPS)]
-                       for key, run in found.items() if key.startswith(f"search/{arm}/")},
+            "search": {f"{old}/{new}": value
+                       for (old, new), value in searched(arm, found).items()},
             "rate of the old weights": rate(best[0]), "rate of the new weights": rate(best[1]),
             "loss": {step: [run["loss"][step] for run in runs] for step in runs[0]["loss"]},
             **{name: [run[name] for run in runs] for name in runs[0] if name != "loss"}}

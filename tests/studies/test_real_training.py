@@ -1,39 +1,33 @@
-"""The search of `real_training`: both rates until the best one lies inside."""
-
-from collections.abc import Callable
+"""The search of `real_training`: two rates, until the best pair has worse neighbours."""
 
 import pytest
 
-from studies.experiments.real_training import FIRST_NEW, NEW, OLD, SEEDS, STEPS, inside, parts
+from studies.experiments.real_training import ARMS, SEEDS, START, STEPS, parts, search, searched
 
 
-def made(losses: Callable[[int, int], float]) -> dict:
-    """All runs that the study asks for, with these losses."""
+def made(best: tuple[int, int]) -> dict:
+    """All runs that the study asks for, on a bowl whose lowest point is `best`."""
     found: dict = {}
     while missing := [key for key in parts(found) if key not in found]:
         for key in missing:
             kind, _, *rates = key.split("/")
-            found[key] = {"loss": {str(STEPS): losses(*map(int, rates)) if kind == "search"
-                                   else 0.0}}
+            found[key] = {"loss": {str(STEPS): 0.0}}
+            if kind == "search":
+                old, new = map(int, rates)
+                found[key]["loss"][str(STEPS)] = (old - best[0]) ** 2 + (new - best[1]) ** 2
     return found
 
 
-def test_an_optimum_inside_costs_no_further_run():
-    found = made(lambda old, new: (old + 8) ** 2 + (new + 5) ** 2)
-    of_mhc = [key for key in found if key.startswith("search/mhc")]
-    assert len(of_mhc) == len(OLD) + len(NEW) - 1
-    assert f"search/mhc/-8/{FIRST_NEW}" in of_mhc and "search/mhc/-8/-5" in of_mhc
-    assert len([key for key in found if key.startswith("report/plain")]) == len(SEEDS)
+@pytest.mark.parametrize("best", [START, (START[0] - 1, START[1] + 2), (START[0] + 2, START[1])])
+def test_the_search_ends_where_all_neighbours_are_worse(best):
+    found = made(best)
+    for arm, (residual, _) in ARMS.items():
+        missing, rates = search(arm, found)
+        assert not missing
+        assert rates == (best if residual else (best[0], START[1]))
+        assert len([key for key in found if key.startswith(f"report/{arm}/")]) == len(SEEDS)
 
 
-@pytest.mark.parametrize("best", [OLD[0] - 1, OLD[-1] + 2])
-def test_an_edge_is_searched_further(best):
-    found = made(lambda old, new: (old - best) ** 2 + (new + 5) ** 2)
-    olds = sorted({int(key.split("/")[2]) for key in found if key.startswith("search/plain")})
-    assert olds[0] < best < olds[-1]
-
-
-def test_the_rates_of_a_line_end_once_the_best_is_inside():
-    assert inside({}, (1, 2)) == [1, 2]
-    assert inside({1: 0.0, 2: 1.0}, (1, 2)) == [1, 2, 0]
-    assert sorted(inside({0: 1.0, 1: 0.0, 2: 1.0}, (1, 2))) == [0, 1, 2]
+def test_a_start_at_the_optimum_costs_the_neighbours_alone():
+    assert len(searched("mhc", made(START))) == 5
+    assert len(searched("plain", made(START))) == 3
