@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from geolab.graft import graft, new_parameters
-from geolab.probes import operators_by_layer, stream_consensus
+from geolab.probes import composite_gain, operators_by_layer, stream_consensus
 from studies.engine.measurement import Measurement
 from studies.engine.results import interval
 from studies.experiments.real_network import TEXTS, network, short
@@ -106,6 +106,7 @@ def _changes(model: nn.Module, residual: str, start: dict[nn.Parameter, Tensor],
         mix = torch.stack([layer.mix for layer in operators_by_layer(model, test[:2])])
         away = (mix - torch.eye(mix.shape[-1])).abs().amax((-1, -2))
         found |= {"largest |H − I|": short(away.mean().item()),
+                  "gain": short(composite_gain(mix).forward[0].item()),
                   "consensus": short(stream_consensus(mix)[-1].mean().item())}
     with torch.no_grad():
         for p, first in start.items():
