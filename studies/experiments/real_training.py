@@ -25,9 +25,9 @@ ARMS = {"plain": ("", {}), "mhc": ("mhc", {}), "hyper": ("hyper", {}), "jpmhc": 
         "delta, as an addition": ("mgt-projected", {"gate": False, "alpha_init": 0.0}),
         "attention residuals": ("attnres", {"read": "sum", "block": 8})}
 MIXING = ("mhc", "hyper", "jpmhc")        # have an H that learns
-STEPS, TOKENS, WARMUP = 100, 128, 10      # one window of 128 tokens per step
-READINGS = (0, 50, STEPS)                 # steps after which the loss is read
-LONGER = 125                              # steps of the plain network, for arms that take longer
+STEPS, TOKENS, WARMUP = 60, 128, 10       # one window of 128 tokens per step
+READINGS = (0, 30, STEPS)                 # steps after which the loss is read
+LONGER = 75                               # steps of the plain network, for arms that take longer
 SEEDS, SEARCH_SEED = range(5), 100        # of the order of windows
 # exponents: the rate is 10^(k/2)
 START = (-8, -6)                          # of the search: old weights, new ones
