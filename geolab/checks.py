@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from numbers import Integral, Number, Real
@@ -18,6 +18,19 @@ def require_option(name: str, got: object, known: Collection) -> None:
     """Raise ValueError, with the list of known values, unless `got` is in `known`."""
     if got not in known:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {got!r}")
+
+
+def require_effect(given: Mapping[str, object], idle: Mapping[str, str]) -> None:
+    """Raise ValueError for an option that was given though another one leaves it without effect.
+
+    Arguments:
+        given: the options that were given, by name.
+        idle: for each option without effect, what leaves it so, such as "dynamic=False".
+    """
+    for name, value in given.items():
+        if name in idle:
+            raise ValueError(f"{name} must be left out where {idle[name]}, which leaves it without "
+                             f"effect, got {value!r}")
 
 
 def require_count(name: str, value: int, at_least: int = 1) -> None:

@@ -3,11 +3,9 @@
 A new residual is one file, one import and one line of REGISTRY.
 """
 
-import inspect
-
 from geolab.residuals.additive import Additive
 from geolab.residuals.attnres import AttnRes
-from geolab.residuals.base import Normed, Residual, Sublayer, Views, decaying
+from geolab.residuals.base import Normed, Residual, Sublayer, Views, decaying, options_of
 from geolab.residuals.benchmark import BenchmarkDelta, BenchmarkJPmHC, BenchmarkMHC
 from geolab.residuals.deepnorm import DeepNorm
 from geolab.residuals.delta import Delta
@@ -45,8 +43,6 @@ REGISTRY: dict[str, type[Residual]] = {
     "benchmark-jpmhc": BenchmarkJPmHC,
 }
 
-_PLACE = ("self", "width", "index", "count")  # no options: where the residual stands
-
 __all__ = ["REGISTRY", "Linear", "Normed", "Residual", "Sublayer", "Views", "Weight", "decaying",
            "make_residual", *(residual.__name__ for residual in REGISTRY.values())]
 
@@ -63,12 +59,13 @@ def make_residual(residual: str | type[Residual], width: int, index: int = 0, co
         residual: a name in REGISTRY, or a class.
         width, index, count: as for `Residual`.
         options: those of the residual's constructor.
-    Raises: ValueError for an unknown name; TypeError for an option that the residual doesn't have.
+    Raises: ValueError for an unknown name, or an option that another one leaves without effect;
+        TypeError for an option that the residual doesn't have.
     """
     if isinstance(residual, str) and residual not in REGISTRY:
         raise ValueError(f"unknown residual {residual!r}; known: {', '.join(sorted(REGISTRY))}")
     make = REGISTRY[residual] if isinstance(residual, str) else residual
-    known = _options(make)
+    known = options_of(make)
     unknown = [option for option in options if option not in known]
     if unknown:
         name = residual if isinstance(residual, str) else residual.__name__
@@ -78,20 +75,3 @@ def make_residual(residual: str | type[Residual], width: int, index: int = 0, co
         made = make(width, index=index, count=count, **options)
     made.options = dict(sorted(options.items()))
     return made
-
-
-def _options(residual: type[Residual]) -> list[str]:
-    """The options of a residual's constructor, with those of the classes that it hands them to.
-
-    An inherited option without a default isn't one of them, since the residual itself sets it.
-    """
-    names: dict[str, None] = {}
-    for owner in residual.__mro__:
-        if "__init__" in vars(owner):
-            given = inspect.signature(owner.__init__).parameters.values()
-            names |= {p.name: None for p in given if p.name not in _PLACE
-                      and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-                      and (owner is residual or p.default is not p.empty)}
-            if all(p.kind is not p.VAR_KEYWORD for p in given):
-                break
-    return list(names)

@@ -5,13 +5,16 @@
 Legend: B batch, T positions, D model width.
 """
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from geolab.checks import require_effect
 
 Sublayer = Callable[[Tensor], Tensor]  # (B, T, D) -> (B, T, D)
 
@@ -33,8 +36,9 @@ class Residual(nn.Module, ABC):
     last one, once each.
 
     A residual holds parameters and options, but no tensors of a batch: it returns what it computes.
-    Options are keyword arguments of its constructor. A part with parameters of its own must be
-    called to read them, since hooks that bring weights from elsewhere run at a call.
+    Options are keyword arguments of its constructor. One that another option leaves without effect
+    is refused where it is given: `idle` names it. A part with parameters of its own must be called
+    to read them, since hooks that bring weights from elsewhere run at a call.
 
     Arguments:
         width: D.
@@ -53,10 +57,27 @@ class Residual(nn.Module, ABC):
     step: Callable[[Any, Sublayer], Any]
     spectrum = ""   # eigenvalues of what multiplies the state, with all coefficients held fixed
 
+    def __new__(cls, *place: int, **given: object) -> "Residual":
+        if given:  # here alone is an option that was given told from one by default
+            defaults = options_of(cls)
+            require_effect({name: value for name, value in given.items() if name in defaults
+                            and (value is not None or defaults[name] is not None)},
+                           cls.idle(defaults | given))
+        return super().__new__(cls)
+
     def __init__(self, width: int, index: int = 0, count: int = 1):
         super().__init__()
         self.width, self.first, self.last = width, index == 0, index == count - 1
         self.options: dict[str, object] = {}
+
+    @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        """The options without effect beside the others, and in words what leaves them so.
+
+        Arguments:
+            options: all options by name, those by default too.
+        """
+        return {}
 
     @property
     def outer(self) -> int:
@@ -111,6 +132,27 @@ class Residual(nn.Module, ABC):
     def reduce(self, state: Tensor) -> Tensor:
         """state -> (B, T, D), at the network's exit."""
         return state
+
+
+_PLACE = ("self", "width", "index", "count")  # no options: where the residual stands
+
+
+def options_of(residual: type[Residual]) -> dict[str, Any]:
+    """The options of a residual's constructor, with those of the classes that it hands them to, and
+    their defaults.
+
+    An inherited option without a default isn't one of them, since the residual itself sets it.
+    """
+    found: dict[str, Any] = {}
+    for owner in residual.__mro__:
+        if "__init__" in vars(owner):
+            given = inspect.signature(owner.__init__).parameters.values()
+            found |= {p.name: p.default for p in given if p.name not in (*_PLACE, *found)
+                      and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+                      and (owner is residual or p.default is not p.empty)}
+            if all(p.kind is not p.VAR_KEYWORD for p in given):
+                break
+    return found
 
 
 def _reset(part: nn.Module) -> None:

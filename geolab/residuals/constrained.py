@@ -9,8 +9,9 @@ Legend: B batch, T positions, D width, n streams.
 """
 
 from abc import ABC
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -69,8 +70,6 @@ class ConstrainedMaps(nn.Module):
             require_option("without", name, MAPS)
         ways = mixes(iterations, order, eps, blocks)
         require_option("mix", mix, ways)
-        if "mix" in without and mix != "sinkhorn":
-            raise ValueError(f"mix must be left out where without has 'mix', got {mix!r}")
         n, self.mix, self.home = len(read), ways[mix], home
         self.level = -3.0 if home is not None and mix == "sinkhorn" else 0.0  # of H's logits
         self.streams, self.iterations, self.order = n, iterations, order
@@ -142,7 +141,8 @@ class ConstrainedStreams(Streams, ABC):
     Arguments:
         width: D.
         streams: n, at least 2; the paper takes 4.
-        iterations: the number of iterations of Sinkhorn's normalisation; the paper takes 20.
+        iterations: the number of iterations of Sinkhorn's normalisation; the paper takes 20. It and
+            `order` must be left out with another `mix`.
         order: "column-row" (the paper: rows are exact at the end) or "row-column" (columns are).
             Public code that applies the transpose has "column-row": see `operators.sinkhorn`.
         diagonal: the start of H's logits on the diagonal, 0 off it. At 8 a stream keeps 0.999.
@@ -180,3 +180,25 @@ class ConstrainedStreams(Streams, ABC):
             streams * width, read, diagonal, iterations, order, norm_eps=norm_eps,
             without=self.without, mix=mix, blocks=blocks, eps=eps, write_eps=write_eps,
             home=home if start == "published" else None)
+
+    @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        without, mix = tuple(options["without"]), options["mix"]
+        removed = f"without={without!r}"
+        found = {}
+        if "mix" in without:
+            found = dict.fromkeys(("mix", "diagonal", "iterations", "order", "blocks"), removed)
+        else:
+            if mix != "sinkhorn":
+                found = dict.fromkeys(("iterations", "order"), f"mix={mix!r}")
+            if mix != "orthostochastic":
+                found["blocks"] = f"mix={mix!r}"
+        if "write" in without:
+            found["write_eps"] = removed
+        if "read" in without and "mix" in without:
+            found |= dict.fromkeys(("eps", "start"), removed)
+        elif "read" in without and mix != "sinkhorn":
+            found["eps"] = f"{removed} and mix={mix!r}"
+        if set(MAPS) <= set(without):
+            found["norm_eps"] = removed
+        return found

@@ -12,7 +12,8 @@ Legend: B batch, T positions, D model width, d_v value channels.
 
 import math
 from abc import abstractmethod
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -72,8 +73,8 @@ class DeltaRule(Residual):
             the sublayer's norm with its weight (published). Where that is an RMS norm with the same
             guard, both give the same functions, because β's linear map absorbs the weight. But
             "sublayer" trains the weight through β too.
-        norm_eps: the guard of β's own norm. None is the dtype's own. It has no effect with
-            context="sublayer", whose norm has its own guard.
+        norm_eps: the guard of β's own norm. None is the dtype's own. With context="sublayer" it
+            must be left out, since that norm has its own guard.
         erase: False leaves out the erasure. This is a control that the papers don't have.
     Raises: ValueError for an unknown option, or a number outside its range; and, in a step with
         context="sublayer", for a sublayer that isn't `Normed` with a norm.
@@ -111,6 +112,25 @@ class DeltaRule(Residual):
             self.value_head = _started(Linear(width, channels), width)
         if map == "v":
             self.direction_head = direction_mlp(direction_inputs, width)
+
+    @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        found = {}
+        if options["context"] != "own":
+            found["norm_eps"] = f"context={options['context']!r}"
+        if options["beta_fixed"] is not None:
+            fixed = f"beta_fixed={options['beta_fixed']!r}"
+            found |= dict.fromkeys(("beta_init", "gate", "gate_logits"), fixed)
+            if not cls._reads_norm(options):
+                found |= dict.fromkeys(("context", "norm_eps"), fixed)
+        return found
+
+    @staticmethod
+    def _reads_norm(options: Mapping[str, Any]) -> bool:
+        """Whether the norm of `context` is read for more than β."""
+        if options["map"] == "v":
+            return options.get("direction_reads", "input") == "input"
+        return options["value"] == "normed-linear"
 
     @abstractmethod
     def read(self, state: Tensor) -> Tensor:

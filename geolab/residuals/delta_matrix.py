@@ -16,6 +16,8 @@ Legend: B batch, T positions, D model width, d_v value channels, K taps of a con
 """
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -47,8 +49,8 @@ class DeltaMatrix(DeltaRule):
             each feature over the channels, then one weighted sum).
         expand: "repeat" (every channel starts as the input) or "conv" (as a causal convolution of
             the input, which starts at "repeat").
-        kernel: K, of the convolutions over positions. It has no effect without such a convolution,
-            as with "channel" and "repeat".
+        kernel: K, of the convolutions over positions. It must be left out without such a
+            convolution, as with "channel" and "repeat".
         kernel_init: the compressors' kernels start at the "identity", so that x is the mean of the
             channels, or "published": at N(0, (0.5/√D)²), which makes the first x smaller by about
             that factor.
@@ -67,8 +69,7 @@ class DeltaMatrix(DeltaRule):
         rule: map, gate, gate_logits, context, beta_init, beta_fixed, value and eps, as for `Delta`.
             The code has value="sigmoid4", the paper "linear", its later version "normed-linear".
     Raises: ValueError for an unknown option, fewer than two channels, erasure along a direction
-        that isn't normalised, direction_reads where F gives k, or a step whose compressor or state
-        is missing.
+        that isn't normalised, or a step whose compressor or state is missing.
     """
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, channels: int = 4,
@@ -88,12 +89,8 @@ class DeltaMatrix(DeltaRule):
         require_option("tied", tied, (True, False))
         require_option("direction_reads", direction_reads, ("input", *POOLS))
         require_option("beta_reads", beta_reads, ("context", *POOLS))
-        if direction_reads != "input" and rule.get("map") != "v":
-            raise ValueError(f"direction_reads={direction_reads!r} needs map='v': in the k-Map the "
-                             "sublayer gives the direction")
-        learns_beta = rule.get("beta_fixed") is None
         of_direction = Pool(width, channels, direction_reads) if direction_reads in POOLS else None
-        of_beta = Pool(width, channels, beta_reads) if beta_reads in POOLS and learns_beta else None
+        of_beta = Pool(width, channels, beta_reads) if beta_reads in POOLS else None
         super().__init__(width, index, count, channels=channels, norm_eps=norm_eps, erase=erase,
                          gate_inputs=of_beta.features if of_beta else width,
                          direction_inputs=of_direction.features if of_direction else width, **rule)
@@ -112,6 +109,22 @@ class DeltaMatrix(DeltaRule):
             self.readout = compressor()
         self.expander = Weight(width * channels, kernel, how=_start_kernel) \
             if self.first and expand == "conv" else None
+
+    @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        found = super().idle(options)
+        if options["map"] != "v":
+            found["direction_reads"] = f"map={options['map']!r}"  # F gives the direction
+        if options["beta_fixed"] is not None:
+            found["beta_reads"] = f"beta_fixed={options['beta_fixed']!r}"
+        elif options["beta_reads"] != "context" and not cls._reads_norm(options):
+            found |= dict.fromkeys(("context", "norm_eps"), f"beta_reads={options['beta_reads']!r}")
+        if not options["normalize"]:
+            found["eps"] = "normalize=False"
+        if options["compress"] != "token" and options["expand"] != "conv":
+            found["kernel"] = (f"compress={options['compress']!r} and "
+                               f"expand={options['expand']!r}")
+        return found
 
     def expand(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, D, d_v)."""

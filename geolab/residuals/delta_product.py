@@ -10,7 +10,8 @@ Legend: B batch, T positions, D width, m factors.
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -76,6 +77,12 @@ class DeltaProduct(Residual):
         if factors > 1:
             self.direction_heads = Linear(width, (factors - 1) * width, bias=False).start(
                 normal, std=std)
+
+    @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        if options["beta_fixed"] is None:
+            return {}
+        return {"beta_init": f"beta_fixed={options['beta_fixed']!r}"}
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         made = self._generate(state, sublayer)

@@ -16,8 +16,8 @@ in what `coefficients` returns.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +28,13 @@ from geolab.operators.cayley import cayley_rank2, cayley_skew4, skew
 from geolab.operators.gate import gated_mix, geodesic
 from geolab.operators.streams import stream_mix
 from geolab.residuals.base import Residual, Sublayer, between
-from geolab.residuals.gating import gated, penalise, plane_direction_gate, start_generator
+from geolab.residuals.gating import (
+    gated,
+    idle_start,
+    penalise,
+    plane_direction_gate,
+    start_generator,
+)
 from geolab.residuals.pooling import Generator, pool
 from geolab.residuals.weights import Linear, as_linear, normal_matrix, zero
 
@@ -87,6 +93,10 @@ class _Series(Residual):
         self.before, self.after = (None if maps == "none" else nn.Parameter(
             torch.empty(width, width)) for _ in range(2))
         self.start_own()
+
+    @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        return idle_start(options, "beta_init")
 
     def start_own(self) -> None:
         for weight in (self.before, self.after):

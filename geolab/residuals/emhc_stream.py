@@ -13,7 +13,8 @@ Legend: B batch, T positions, D width, n streams; u, v, β, k, γ are the genera
 token.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +25,13 @@ from geolab.operators import blend, cayley_rank2, delta_shortcut, householder_ma
 from geolab.operators.streams import stream_mix, stream_mix_write, stream_read
 from geolab.residuals.base import Sublayer
 from geolab.residuals.emhc import OperatorCoefficients
-from geolab.residuals.gating import gated, penalise, plane_direction_gate, start_generator
+from geolab.residuals.gating import (
+    gated,
+    idle_start,
+    penalise,
+    plane_direction_gate,
+    start_generator,
+)
 from geolab.residuals.pooling import Generator
 from geolab.residuals.streams import Streams
 from geolab.residuals.weights import small_linear
@@ -43,7 +50,7 @@ class Stream(Streams):
         router_reads: "state" (X) or "mixed" (the published G X).
         start: as in `Cayley`. The published code first sets the generator's last layer to zero,
             where k has no direction, and then overwrites all of it, including the gate's bias. So
-            "published" starts at γ = ½, whatever gate_bias is.
+            "published" starts at γ = ½, and gate_bias and beta_init must be left out.
         penalty: as in `Hybrid`; the published trainer never adds it here.
         streams, pool, gate, gate_bias, beta_init: as in `Hybrid`.
     """
@@ -66,6 +73,10 @@ class Stream(Streams):
         if start != "published":
             start_generator(self.generator, streams, start, beta_init, gate_bias)
         self.router = small_linear(width * streams, 2 * streams**2)
+
+    @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        return idle_start(options, "beta_init", "gate_bias")
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         mix, _, _, gate, read, write = self.coefficients(state)
@@ -136,6 +147,10 @@ class Mixer(Streams):
         if start != "published":
             start_generator(self.generator, streams, start, beta_init, gate_bias, size)
         self.router = small_linear(size, 2 * streams**2)
+
+    @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        return idle_start(options, "beta_init", "gate_bias")
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         rotation, direction, gate, read, write = self.coefficients(state)

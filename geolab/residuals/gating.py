@@ -5,6 +5,8 @@ Legend: B batch, T positions, n streams; u, v, β, k, γ are the generator's num
 """
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -56,6 +58,11 @@ def start_generator(generator: Generator, streams: int, start: str, beta_init: f
         require_number("gate_bias", gate_bias)
     generator[-1].start(_start_last, streams=streams, start=start, beta_init=beta_init,
                         gate_bias=gate_bias, reflected=reflected or streams)
+
+
+def idle_start(options: Mapping[str, Any], *names: str) -> dict[str, str]:
+    """The options by these names, where start="published" leaves them without effect."""
+    return dict.fromkeys(names, "start='published'") if options.get("start") == "published" else {}
 
 
 @torch.no_grad()

@@ -11,6 +11,9 @@ belongs to the backbone: it is `output_std` of its configuration.
 Legend: B batch, T positions, D width, n streams.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -47,6 +50,10 @@ class HyperConnections(Streams):
             self.generate = Linear(width, streams + 2, bias=False).start(zero)
             self.scale = nn.Parameter(torch.empty(2))  # of b, and of a and A
         self.start_own()
+
+    @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        return {} if options["dynamic"] else {"tanh": "dynamic=False"}
 
     def start_own(self) -> None:
         n = self.streams

@@ -16,7 +16,9 @@ The paper's figure has a LayerNorm after each merge: that is norm_at="post" of t
 Legend: B batch, T positions, D width, n streams.
 """
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -78,6 +80,11 @@ class JPmHC(Streams):
         if ends == "scaled" and self.last:
             self.exit = Weight(streams, width, how=partial(nn.init.constant_, val=1 / streams))
         self.start_own()
+
+    @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        exact = options["retraction"] == "exact"
+        return {"steps": "retraction='exact'"} if exact else {}
 
     def start_own(self) -> None:
         if isinstance(self.scale, Tensor):

@@ -14,8 +14,9 @@ Legend: B batch, T positions, D model width.
 """
 
 import math
+from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -64,13 +65,14 @@ class MGT(Residual):
     """
 
     spectrum = "1 − α βᵢ, one per feature"
+    rates = False  # whether the equation has no meaning without β
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, gate: bool = True,
                  erase: bool = True, beta_scale: float = 1.0, beta_offset: float = 1.0,
                  beta_init: float = 1.0, alpha_init: float = 0.0):
         super().__init__(width, index, count)
         require_option("gate", gate, (True, False))
-        require_option("erase", erase, (True, False))
+        require_option("erase", erase, (True,) if self.rates else (True, False))
         require_number("beta_scale", beta_scale, 0, strict=True)
         require_number("alpha_init", alpha_init)
         low, high = beta_offset - beta_scale, beta_offset + beta_scale
@@ -91,6 +93,11 @@ class MGT(Residual):
             # one axis, because FSDP2 can't shard a parameter without axes
             self.alpha = nn.Parameter(torch.empty(1))
         self.start_own()
+
+    @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        return {} if options["erase"] else dict.fromkeys(
+            ("beta_scale", "beta_offset", "beta_init", "alpha_init"), "erase=False")
 
     def start_own(self) -> None:
         if self.erase:

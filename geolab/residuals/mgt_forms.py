@@ -20,9 +20,13 @@ from geolab.residuals.mhc import MHC
 
 
 class TokenRate(MGT):
-    """MGT with one β per token: the mean over the features of the β of `MGT`."""
+    """MGT with one β per token: the mean over the features of the β of `MGT`.
+
+    Raises: ValueError for erase=False, without which there is no β.
+    """
 
     spectrum = "1 − α β"
+    rates = True
 
     def coefficients(self, state: Tensor) -> MGTCoefficients:
         found = super().coefficients(state)
@@ -48,9 +52,12 @@ class Projected(MGT):
     """X ← X + β ⊙ (V − k kᵀ X), V = G ⊙ F and k = V / |V|: in MGT, α X stands for k kᵀ X.
 
     α multiplies the projection, and is 1 at the start, as in the equation.
+
+    Raises: ValueError for erase=False, without which there is no β.
     """
 
     spectrum = "1, and 1 − α kᵀ(β ⊙ k)"
+    rates = True
 
     def __init__(self, width: int, index: int = 0, count: int = 1, **options):
         super().__init__(width, index, count, **{"alpha_init": 1.0} | options)

@@ -17,7 +17,8 @@ Legend: B batch, T positions, D width, n streams.
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -75,6 +76,13 @@ class MHC(ConstrainedStreams):
         self.readout = readout
         if self.last and readout == "learned":
             self.head = Readout(self.streams, width, self.maps.norm_eps, self.maps.eps)
+
+    @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        found = super().idle(options)
+        if options["readout"] == "learned":  # it has both guards
+            found = {name: why for name, why in found.items() if name not in ("eps", "norm_eps")}
+        return found
 
     @property
     def joins(self) -> bool:

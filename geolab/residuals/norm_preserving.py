@@ -11,6 +11,9 @@ the sum of all k summands over √k, which is the plain sum up to a factor that 
 Beam's norm of F has a weight per feature; that of Muse-Spark has none.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -47,6 +50,12 @@ class NormPreserving(Residual):
         self.floor, self.eps, self.summand = floor, eps, index + 2
         self.weight = nn.Parameter(torch.empty(width))  # w, or the weight of the norm
         self.start_own()
+
+    @classmethod
+    def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        if options["share"] == "learned":
+            return {}
+        return dict.fromkeys(("temperature", "start", "floor"), f"share={options['share']!r}")
 
     def start_own(self) -> None:
         nn.init.constant_(self.weight, self.start if self.share == "learned" else 1.0)

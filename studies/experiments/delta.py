@@ -42,8 +42,14 @@ def with_controls(variants: Models) -> Models:
             "delta, v-Map": ("delta", one | {"map": "v", "value": "sigmoid"}),
             "delta-matrix, v-Map": ("delta-matrix", four | {"map": "v", "value": "linear"}),
             "delta, write-only": ("delta", one | {"erase": False}),
-            **{f"delta-matrix, {name}": ("delta-matrix", four | options)
+            **{f"delta-matrix, {name}": ("delta-matrix", _read(four | options))
                for name, options in DDL_CONTROLS.items()}}
+
+
+def _read(options: dict) -> dict:
+    """The options without the norm through which β reads, where β is fixed."""
+    return {name: value for name, value in options.items()
+            if name != "context" or options.get("beta_fixed") is None}
 
 
 MODELS = with_controls(DDL_VARIANTS)

@@ -74,9 +74,9 @@ def test_a_class_and_its_options_pass_through():
 
 
 def test_it_keeps_its_options_for_checkpoints_and_for_a_reader_who_prints_the_model():
-    residual = make_residual("mhc", 8, without=("mix",), iterations=5)
-    assert residual.options == {"iterations": 5, "without": ("mix",)}
-    assert "iterations=5, without=('mix',)" in repr(residual)
+    residual = make_residual("mhc", 8, without=("read",), iterations=5)
+    assert residual.options == {"iterations": 5, "without": ("read",)}
+    assert "iterations=5, without=('read',)" in repr(residual)
     assert make_residual("mhc", 8).options == {}
 
 
