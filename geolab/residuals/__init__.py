@@ -22,6 +22,7 @@ from geolab.residuals.layer_scale import LayerScale
 from geolab.residuals.mgt import MGT
 from geolab.residuals.mgt_forms import MHCDelta, Projected, TokenRate
 from geolab.residuals.mhc import MHC
+from geolab.residuals.muddformer import MUDDFormer
 from geolab.residuals.norm_preserving import NormPreserving
 from geolab.residuals.rezero import ReZero
 from geolab.residuals.scaled import Scaled
@@ -37,7 +38,7 @@ REGISTRY: dict[str, type[Residual]] = {
     "emhc-exact": Exact, "emhc-stream": Stream, "emhc-mixer": Mixer,
     "layer-scale": LayerScale, "rezero": ReZero, "deepnorm": DeepNorm, "laurel": LAuReL,
     "scaled": Scaled, "norm-preserving": NormPreserving,
-    "attnres": AttnRes, "denseformer": DenseFormer,
+    "attnres": AttnRes, "denseformer": DenseFormer, "muddformer": MUDDFormer,
     "mgt": MGT, "mgt-token": TokenRate, "mgt-projected": Projected, "mhc-delta": MHCDelta,
     "benchmark-delta": BenchmarkDelta, "benchmark-mhc": BenchmarkMHC,
     "benchmark-jpmhc": BenchmarkJPmHC,

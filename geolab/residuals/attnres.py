@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number, require_option
 from geolab.operators import outside_autocast, stream_read, widened
+from geolab.operators.precision import held
 from geolab.residuals.base import Sublayer, Views, takes_views
 from geolab.residuals.streams import StreamCoefficients, Streams
 from geolab.residuals.weights import Weight, put
@@ -48,7 +49,8 @@ class AttnRes(Streams):
         values: "plain" (the paper: the sources as they are) or "normed" (divided by their rms, as
             the keys are).
         scaled: whether wᵀ x_s / rms(x_s) is divided by √D.
-        eps: the guard inside rms(x) = √(mean x² + eps). None is the dtype's own.
+        eps: the guard inside rms(x) = √(mean x² + eps). None is the dtype's own. A source whose
+            square float32 can't hold, of numbers above about 1e19, gives NaN.
         queries: 1, or 3: attention's queries, keys and values then read a mean each (`Views`). It
             needs sublayers that are attention and MLP in turns, and attention that takes `Views`,
             as in `geolab.models`.
@@ -132,7 +134,7 @@ class AttnRes(Streams):
         x = widened(sources)
         eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
         with outside_autocast(x):
-            inverse = (x.square().mean(-1) + eps).rsqrt()
+            inverse = held(x.square().mean(-1) + eps).rsqrt()
             logits = inverse * (x @ query.to(x.dtype))
         weights = (logits / self.width**0.5 if self.scaled else logits).softmax(-1)
         if self.read == "sum":

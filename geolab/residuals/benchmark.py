@@ -145,4 +145,4 @@ class BenchmarkJPmHC(JPmHC):
 
     def __init__(self, width: int, index: int = 0, count: int = 1, **options):
         super().__init__(width, index, count, **options)
-        self.generate.start(normal, std=0.02)
+        self._start_generator(normal, std=0.02)

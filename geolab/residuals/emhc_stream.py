@@ -123,7 +123,8 @@ class Mixer(Streams):
         width: D, of the sublayer and of each stream.
         hidden: features inside the generator.
         norm: "rms" or "layer", without weights. The published code has either in one of its copies.
-        norm_eps: its guard; None is PyTorch's own. Published 1e-5.
+        norm_eps: its guard; None is PyTorch's own. Published 1e-5. PyTorch's norm gives 0 where
+            float32 can't hold a square, above about 1e19.
         streams, gate_bias, start, beta_init, penalty, ends, router_reads: as for `Stream`.
     """
 

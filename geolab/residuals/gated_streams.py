@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number
 from geolab.operators import widened
+from geolab.operators.precision import held
 from geolab.residuals.base import Sublayer
 from geolab.residuals.streams import Streams
 from geolab.residuals.weights import Linear, Weight, normal
@@ -64,7 +65,7 @@ class ReadGate(nn.Module):
     def scale(self, state: Tensor) -> Tensor:
         """(1 + w) / rms x, (B, T, n, D), in float32 at least."""
         square = widened(state).square().mean(-1, keepdim=True)
-        return (1 + self.norm()) * torch.rsqrt(square + self.eps)
+        return (1 + self.norm()) * torch.rsqrt(held(square + self.eps))
 
 
 class GatedStreams(Streams):
@@ -75,7 +76,8 @@ class GatedStreams(Streams):
         streams: n, at least 2; Qwen4-Exp takes 4.
         rank: r; Qwen4-Exp takes 320 at D = 2048.
         std: the standard deviation of U's, V's and W's entries at the start.
-        eps: the guard of the norms.
+        eps: the guard of the norms. A stream whose square float32 can't hold, of numbers above
+            about 1e19, gives NaN.
     """
 
     spectrum = "1"

@@ -11,12 +11,15 @@ no generator ever gets a gradient. So the streams start as learned rescalings of
 and leave through learned weights. Step 0 is then the plain network too. The norm's weight and bias
 get their first gradient at step 1, because the generators that read them are zero at step 0.
 
+The mix may also be exactly or nearly doubly stochastic, as in mHC. Then it shrinks differences
+between streams, which a rotation keeps, and it keeps their mean, which a rotation moves.
+
 The paper's figure has a LayerNorm after each merge: that is norm_at="post" of the backbone.
 
 Legend: B batch, T positions, D width, n streams.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -25,6 +28,7 @@ from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number, require_option
 from geolab.operators import cayley_iterated, cayley_skew4, skew, widened
+from geolab.residuals.mixing import mixes
 from geolab.residuals.streams import StreamCoefficients, Streams
 from geolab.residuals.weights import LayerNorm, Linear, Weight, put, zero
 
@@ -35,6 +39,9 @@ class JPmHC(Streams):
     Arguments:
         width: D.
         streams: n, at least 2; the paper takes 4.
+        mix: "cayley" (the paper), or a doubly stochastic matrix of the token's logits by a name of
+            `mixing.mixes`, which starts near the identity. It is then no JPmHC, but mHC's H between
+            JPmHC's a and b.
         retraction: "iterated" (the paper) or "exact" (the iteration's limit; four streams only).
         steps: how often to iterate; the paper takes 2.
         alpha: α, 0.1 in the paper. For "exact", Y is (I − (α/2) W)⁻¹ (I + (α/2) W).
@@ -52,13 +59,15 @@ class JPmHC(Streams):
         for steps below 1, or for an alpha or a temperature that isn't positive.
     """
 
-    spectrum = "near the unit circle; on it when exact"
+    spectrum = "near the unit circle; on it when exact; in the unit disc by another mix"
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4,
-                 retraction: str = "iterated", steps: int = 2, alpha: float = 0.1,
+                 mix: str = "cayley", retraction: str = "iterated", steps: int = 2, alpha: float = 0.1,
                  temperature: float = 1.0, ends: str = "scaled", norm: str = "layer",
                  write_scale: bool = True):
         super().__init__(width, index, count, streams=streams, fewest=2)
+        ways = mixes()
+        require_option("mix", mix, ("cayley", *ways))
         require_option("retraction", retraction, ("iterated", "exact"))
         require_option("ends", ends, ("scaled", "copied", "split"))
         require_option("norm", norm, ("layer", "rms"))
@@ -73,7 +82,10 @@ class JPmHC(Streams):
         self.temperature, self.ends = temperature, ends
         self.norm = LayerNorm(streams * width) if norm == "layer" else nn.RMSNorm(
             streams * width, eps=1e-5, elementwise_affine=False)
-        self.generate = Linear(streams * width, 3 * streams**2).start(zero)
+        self.mix = ways.get(mix)
+        of_mix = self.mix.count(streams) if self.mix else streams**2
+        self.generate = Linear(streams * width, 2 * streams**2 + of_mix)
+        self._start_generator(zero)
         self.scale = nn.Parameter(torch.empty(1)) if write_scale else 1.0
         if ends == "scaled" and self.first:
             self.entry = Weight(streams, width, how=_rescalings)
@@ -81,10 +93,16 @@ class JPmHC(Streams):
             self.exit = Weight(streams, width, how=partial(nn.init.constant_, val=1 / streams))
         self.start_own()
 
+    def _start_generator(self, how: Callable[..., object], **options: float) -> None:
+        self.generate.start(how, **options)
+        if self.mix:
+            self.generate.start(_near, start=self.mix.start(self.streams, 8.0))
+
     @classmethod
     def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
-        exact = options["retraction"] == "exact"
-        return {"steps": "retraction='exact'"} if exact else {}
+        if options["mix"] != "cayley":
+            return dict.fromkeys(("retraction", "steps", "alpha"), f"mix={options['mix']!r}")
+        return {"steps": "retraction='exact'"} if options["retraction"] == "exact" else {}
 
     def start_own(self) -> None:
         if isinstance(self.scale, Tensor):
@@ -97,10 +115,13 @@ class JPmHC(Streams):
 
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         logits = widened(self.generate(self.norm(state.flatten(-2))))
-        read, write, mix = logits.unflatten(-1, (3, self.streams, self.streams)).unbind(-3)
+        n = self.streams
+        read, write, mix = logits.tensor_split((n * n, 2 * n * n), dim=-1)
+        read, write = read.unflatten(-1, (n, n)), write.unflatten(-1, (n, n))
         return StreamCoefficients((read / self.temperature).softmax(-1).mean(-2),
                                   self.scale * (write / self.temperature).softmax(-2).sum(-1),
-                                  self._retract(skew(mix)))
+                                  self.mix.matrix(mix, n) if self.mix
+                                  else self._retract(skew(mix.unflatten(-1, (n, n)))))
 
     def _retract(self, w: Tensor) -> Tensor:
         if self.retraction == "exact":
@@ -111,6 +132,12 @@ class JPmHC(Streams):
         if self.ends == "scaled":
             return (state * self.exit().to(state.dtype)).sum(-2)
         return super().reduce(state)
+
+
+@torch.no_grad()
+def _near(layer: nn.Linear, start: Tensor) -> None:
+    """Let the last biases be a mix's logits near the identity."""
+    layer.bias[-len(start):] = start.to(layer.bias)
 
 
 def _rescalings(entry: Tensor) -> None:

@@ -12,7 +12,7 @@ WIDTH, STREAMS = 8, 4
 CLOSE = dict(rtol=1e-10, atol=1e-10)
 # start as the plain network, without options
 AS_THEY_ARE = ["additive", "hyper", "mhc", "jpmhc", "single-pass", "laurel", "scaled",
-               "denseformer"]
+               "denseformer", "muddformer"]
 
 
 def shaken(module, size=0.3, seed=1):
@@ -64,13 +64,14 @@ _OTHER = {
     "mhc": [{"readout": "learned"}, {"without": ("mix",)}, {"without": ("read", "write", "mix")},
             {"start": "published"}, *({"mix": mix} for mix in (
                 "permutations", "circulant", "kronecker", "orthostochastic"))],
-    "jpmhc": [{"norm": "rms", "write_scale": False}],
+    "jpmhc": [{"norm": "rms", "write_scale": False}, {"mix": "kronecker"}],
     "mgt": [{"gate": False}, {"erase": False}],
     "scaled": [{"learned": ()}], "norm-preserving": [{"share": "depth"}],
     "emhc-cayley": _SERIES, "emhc-geodesic": _SERIES, "emhc-exact": [{"maps": "published"}],
     "emhc-hybrid": [*_SERIES, {"gate_head": "linear"}],
     "attnres": [{"block": 2, "values": "normed", "scaled": True}, {"read": "sum"}],
     "delta-product": [{"factors": 3, "beta_fixed": 2.0}], "denseformer": [{"block": 1}],
+    "muddformer": [{"block": 1}],
     "emhc-stream": [{"start": "published"}], "emhc-mixer": [{"start": "published"}],
 }
 FORMS = [(name, options) for name in sorted(residuals.REGISTRY)

@@ -5,7 +5,8 @@ from shared import CLOSE, STREAMS, WIDTH, networks, shaken, sublayer, vectors
 from torch.testing import assert_close
 
 from geolab.probes import states
-from geolab.residuals import JPmHC
+from geolab.residuals import JPmHC, make_residual
+from geolab.residuals.mixing import mixes
 
 ENTRY = dict(rtol=0, atol=1e-5)  # the entry's mean is 1 to float32 rounding
 every_retraction = pytest.mark.parametrize("retraction", ["iterated", "exact"])
@@ -100,3 +101,28 @@ def test_without_the_scale_and_the_norms_weights_only_the_generator_is_left():
     residual = JPmHC(WIDTH, ends="split", norm="rms", write_scale=False)
     assert [name for name, _ in residual.named_parameters()] == ["generate.weight",
                                                                  "generate.bias"]
+
+
+# ---------------------------------------------------------------- another mix than the paper's
+
+@pytest.mark.parametrize("mix", mixes())
+def test_another_mix_is_doubly_stochastic_and_starts_near_the_identity(mix):
+    residual = JPmHC(WIDTH, 2, 6, mix=mix).double()
+    state = vectors(2, 5, STREAMS, WIDTH)
+    near = residual.coefficients(state).mix
+    assert_close(near, torch.eye(STREAMS).to(near).expand_as(near), rtol=0, atol=1e-2)
+    matrix = shaken(residual).coefficients(state).mix
+    for axis in (-2, -1):  # Sinkhorn's columns are exact in the limit only
+        assert_close(matrix.sum(axis), torch.ones(2, 5, STREAMS).double(), rtol=0,
+                     atol=0.05 if mix == "sinkhorn" else 1e-10)
+    spectral = torch.linalg.matrix_norm(matrix, 2)
+    assert spectral.max() < 1.05  # it never lengthens, and shortens where Y would not
+    assert torch.linalg.svdvals(matrix)[..., -1].min() < 0.99
+
+
+@pytest.mark.parametrize("name", ["jpmhc", "benchmark-jpmhc"])
+def test_a_mix_keeps_its_start(name):
+    residual = make_residual(name, WIDTH, mix="permutations")
+    assert residual.generate.bias[-24:].tolist() == [8.0, *[0.0] * 23]
+    residual.reset_parameters()
+    assert residual.generate.bias[-24:].tolist() == [8.0, *[0.0] * 23]

@@ -24,12 +24,13 @@ SWITCHES = {
     "direction_reads": POOLS, "dynamic": (False,), "ends": ("copied", "split"), "erase": (False,),
     "expand": ("conv",), "gate": ("mlp", "hard", False), "gate_head": ("linear",),
     "gate_logits": ("single",), "kernel_init": ("published",), "learned": ((), ("state",)),
-    "map": ("v",), "maps": ("published", "none"), "mix": tuple(mixes()), "nets": ("separate",),
-    "norm": ("rms", "layer"), "normalise": (True,), "normalize": (False,),
+    "map": ("v",), "maps": ("published", "none"), "mix": ("cayley", *mixes()),
+    "nets": ("separate",), "norm": ("rms", "layer"), "normalise": (True,), "normalize": (False,),
     "order": ("row-column",), "pool": ("token", "sequence"), "queries": (3,), "read": ("sum",),
     "readout": ("learned",), "retraction": ("exact",), "router_reads": ("mixed",),
     "scaled": (True,), "share": ("depth",), "start": ("published",), "tanh": (False,),
     "tied": (True,), "value": tuple(VALUES), "values": ("normed",), "write_scale": (False,),
+    "ways": (4,),
     "without": (("mix",), ("read",), ("write",), ("read", "mix"), ("read", "write", "mix"))}
 NUMBERS = {
     "alpha": 0.7, "alpha_init": 0.5, "beta_init": 0.6, "beta_offset": 0.7, "beta_scale": 1.5,
@@ -52,8 +53,8 @@ def values_of(option):
 def seen(residual, options):
     """All that its options can change: the start, one pass under autocast, and the penalties."""
     torch.manual_seed(0)
-    # the first layer of attention reads one source
-    made = stack(residual, 16, 3 if residual == "attnres" else 2, **options)
+    # where the first layer of attention reads one source
+    made = stack(residual, 16, 3 if residual in ("attnres", "muddformer") else 2, **options)
     start = [(name, p.clone()) for name, p in made.named_parameters()]
     shaken(made)
     torch.manual_seed(1)

@@ -44,6 +44,7 @@ _MORE = {
         *({"map": "v", "value": "linear", "direction_reads": how, "beta_reads": how,
            "expand": "conv"}
           for how in ("mean", "flatten", "attention"))],
+    "attnres": [{"queries": 3}], "muddformer": [{"ways": 4}],
     "emhc-hybrid": [{"gate": "hard"}], "emhc-stream": [{"gate": "hard"}, {"router_reads": "mixed"}],
     "hyper": [{"tanh": False}], "jpmhc": [{"retraction": "exact"}], "mgt": [
         {"gate": False, "erase": False}],
