@@ -53,7 +53,8 @@ class JPmHC(Streams):
             is n D wide, as in E-MHC-Geo's code: its features are the streams, at the entry and at
             the exit.
         norm: the norm of the generator's input, "layer" (with weight and bias) or "rms" (with
-            neither; in E-MHC-Geo's mixer for ARC).
+            neither; in E-MHC-Geo's mixer for ARC). The latter, PyTorch's, gives 0 where float32
+            can't hold a square, above about 1e19.
         write_scale: whether the writes have the learned factor s. E-MHC-Geo's code has none.
     Raises: ValueError for an unknown option, for "exact" with another number of streams than 4,
         for steps below 1, or for an alpha or a temperature that isn't positive.
@@ -62,9 +63,9 @@ class JPmHC(Streams):
     spectrum = "near the unit circle; on it when exact; in the unit disc by another mix"
 
     def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4,
-                 mix: str = "cayley", retraction: str = "iterated", steps: int = 2, alpha: float = 0.1,
-                 temperature: float = 1.0, ends: str = "scaled", norm: str = "layer",
-                 write_scale: bool = True):
+                 mix: str = "cayley", retraction: str = "iterated", steps: int = 2,
+                 alpha: float = 0.1, temperature: float = 1.0, ends: str = "scaled",
+                 norm: str = "layer", write_scale: bool = True):
         super().__init__(width, index, count, streams=streams, fewest=2)
         ways = mixes()
         require_option("mix", mix, ("cayley", *ways))
@@ -96,7 +97,7 @@ class JPmHC(Streams):
     def _start_generator(self, how: Callable[..., object], **options: float) -> None:
         self.generate.start(how, **options)
         if self.mix:
-            self.generate.start(_near, start=self.mix.start(self.streams, 8.0))
+            self.generate.start(_near, start=partial(self.mix.start, self.streams, 8.0))
 
     @classmethod
     def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
@@ -135,9 +136,10 @@ class JPmHC(Streams):
 
 
 @torch.no_grad()
-def _near(layer: nn.Linear, start: Tensor) -> None:
+def _near(layer: nn.Linear, start: Callable[[], Tensor]) -> None:
     """Let the last biases be a mix's logits near the identity."""
-    layer.bias[-len(start):] = start.to(layer.bias)
+    logits = start()
+    layer.bias[-len(logits):] = logits.to(layer.bias)
 
 
 def _rescalings(entry: Tensor) -> None:

@@ -1,12 +1,12 @@
-"""X_c = Σ_{j ≤ b} A_cj(x_b) x_j for c = Q, K, V, R; x_{b+1} = X_R + F(norm X_Q, norm X_K, norm X_V),
-then the block's MLP: MUDDFormer (Xiao et al. 2025, arXiv 2502.12170).
+"""x_{b+1} ← B(X_Q, X_K, X_V, X_R), X_c = Σ_{j ≤ b} A_cj x_j: MUDDFormer (Xiao et al. 2025).
 
-    A(x) = W₂ gelu(W₁ x / rms x) + α
+    A = W₂ gelu(W₁ x_b / rms x_b) + α
 
-As in DenseFormer, a block reads a weighted sum of all blocks' outputs x_j and the embedding x_0. Here
-the weights depend on the token, and attention's queries, keys and values and the shortcut have a
-sum each. W₂ starts at 0, and α at 1 for the last output and at 0 for the others, so the network
-starts as the plain one. W₁ gets its first gradient at step 1.
+The block B is X_R + attention(norm X_Q, norm X_K, norm X_V), and then the MLP; the source is arXiv
+2502.12170. As in DenseFormer, a block reads weighted sums of all blocks' outputs x_j and the
+embedding x_0. Here the weights depend on the token, and attention's queries, keys and values and
+the shortcut have a sum each. W₂ starts at 0, and α at 1 for the last output and at 0 for the
+others, so the network starts as the plain one. W₁ gets its first gradient at step 1.
 
 Legend: B batch, T positions, D width, n blocks with the embedding, k those that a sublayer reads, C
 sums.

@@ -13,7 +13,8 @@ from geolab.training import Budget, fit
 from studies.engine.decay import every_matrix_decays
 
 every_form = pytest.mark.parametrize("name, options", FORMS)
-TABLES = ("kernel", "expander.weight", "entry.weight", "exit.weight", "norm.weight")
+TABLES = ("kernel", "expander.weight", "entry.weight", "exit.weight", "norm.weight",
+          "static.weight")
 
 
 @every_form

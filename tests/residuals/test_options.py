@@ -45,8 +45,10 @@ TOGETHER = [
     {"without": ("read",), "mix": "circulant"}]
 
 
-def values_of(option):
-    return (*SWITCHES.get(option, ()), *([NUMBERS[option]] if option in NUMBERS else ()))
+def values_of(option, default):
+    """The values that have the type of the default."""
+    found = (*SWITCHES.get(option, ()), *([NUMBERS[option]] if option in NUMBERS else ()))
+    return [value for value in found if default is None or type(value) is type(default)]
 
 
 @torch.no_grad()
@@ -91,7 +93,7 @@ def acts(residual, form, alone, option):
     """Whether an option has an effect beside the others of a form. Where it is refused it has none.
     """
     default = options_of(REGISTRY[residual])[option]
-    for value in values_of(option):
+    for value in values_of(option, default):
         found = default if value == default else tried(residual, **form, **{option: value})
         if found is default:
             continue
@@ -112,8 +114,10 @@ def acts(residual, form, alone, option):
 
 @pytest.mark.parametrize("residual", sorted(REGISTRY))
 def test_an_option_has_an_effect_or_is_refused_and_is_refused_only_without(residual):
-    names, acting = set(options_of(REGISTRY[residual])), set()
-    forms = [{}, *({name: value} for name in names for value in SWITCHES.get(name, ())),
+    defaults = options_of(REGISTRY[residual])
+    names, acting = set(defaults), set()
+    forms = [{}, *({name: value} for name in SWITCHES.keys() & names
+                   for value in values_of(name, defaults[name])),
              *(form for form in TOGETHER if set(form) <= names)]
     for form in forms:
         alone = tried(residual, **form)

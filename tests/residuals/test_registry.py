@@ -94,7 +94,7 @@ def test_an_unknown_name_lists_the_known_ones():
     # what it gives its base class itself is no option
     ("delta", "channels", "^residual 'delta' has no option 'channels'; "),
     ("emhc-cayley", "sizes", "has no option 'sizes'; its options: (?!.*sizes)"),
-    ("benchmark-jpmhc", "gamma", "options: streams, retraction"),
+    ("benchmark-jpmhc", "gamma", "options: streams, mix, retraction"),
     ("additive", "gamma", "^residual 'additive' has no option 'gamma'; its options: none$"),
     (Additive, "gamma", "^residual 'Additive' has no option 'gamma'"),
 ])
