@@ -15,7 +15,8 @@ FAMILIES = ["gpt2", "llama", "vit", "encoder", "decoder", "nanogpt"]
 # what multiplies or is multiplied by generators that are zero at the start
 FIRST_GRADIENT_AT_STEP_1 = {"hyper": ("scale",), "mhc": ("scale",), "mhc-delta": ("scale",),
                             "single-pass": ("scale",),
-                            "jpmhc": ("norm.weight", "norm.bias"), "laurel": ("down.weight",)}
+                            "jpmhc": ("norm.weight", "norm.bias"), "laurel": ("down.weight",),
+                            "muddformer": ("down.weight",)}
 
 
 def checkpoint(model):
