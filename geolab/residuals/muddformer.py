@@ -6,7 +6,8 @@ The block B is X_R + attention(norm X_Q, norm X_K, norm X_V), and then the MLP; 
 2502.12170. As in DenseFormer, a block reads weighted sums of all blocks' outputs x_j and the
 embedding x_0. Here the weights depend on the token, and attention's queries, keys and values and
 the shortcut have a sum each. W₂ starts at 0, and α at 1 for the last output and at 0 for the
-others, so the network starts as the plain one. W₁ gets its first gradient at step 1.
+others, so the network starts as the plain one. W₁ gets its first gradient at step 1. The published
+code (Caiyun-AI/MUDDFormer at fc067b2) starts so too, with N(0, 1 / D) for W₁.
 
 Legend: B batch, T positions, D width, n blocks with the embedding, k those that a sublayer reads, C
 sums.
@@ -32,7 +33,8 @@ class DepthWeights(nn.Module):
     """A of a token's last output: (B, T, D) -> (B, T, C, k).
 
     Arguments:
-        width, ways, seen: D, C and k. There are C k hidden features, as in the paper.
+        width, ways, seen: D, C and k. There are C k hidden features, as in the published code,
+            whose exit has 4 k.
     """
 
     def __init__(self, width: int, ways: int, seen: int):
