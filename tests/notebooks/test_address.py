@@ -19,7 +19,7 @@ import address as tool
 
 ROOT = Path(__file__).resolve().parents[2]
 IGNORED = [".git", *(line.strip("/") for line in (ROOT / ".gitignore").read_text().split())]
-PACKAGES = ("geolab", "studies", "benchmarks")
+PACKAGES = ("geolab", "studies", "benchmarks", "notebooks")
 HERS = "https://github.com/a-reader/her-copy"
 LINK = re.compile(r"https://(?:colab\.research\.google\.com/)?github(?:\.com)?/[^)\s\"'\\]+")
 

@@ -1,9 +1,15 @@
 """Every notebook is stored without what a run puts there, and its cells are short."""
 
 import re
+from pathlib import Path
 
 import nbformat
+import pytest
 
+from studies.engine.closure import closure
+
+ROOT = Path(__file__).resolve().parents[2]
+FIGURES = sorted(ROOT.glob("notebooks/figures/*.py"))
 LONGEST = 35  # lines per cell, which fit a screen
 FOLDED = {"hide-input", "remove-input"}
 
@@ -65,3 +71,9 @@ def test_the_reader_predicts_before_each_slider(notebook, last_call):
                       if other["cell_type"] == "markdown"]
             asks = any("Predict" in text for text in before)
             assert asks, f"the three cells before need a prediction:\n{cell['source']}"
+
+
+@pytest.mark.parametrize("module", FIGURES, ids=lambda path: path.stem)
+def test_a_module_of_figures_belongs_to_a_notebook(module):
+    """A change in it makes the executed copy stale, because the notebook depends on it."""
+    assert any(module in closure([path]) for path in ROOT.glob("*/*.ipynb"))
