@@ -19,7 +19,7 @@ import address as tool
 
 ROOT = Path(__file__).resolve().parents[2]
 IGNORED = [".git", *(line.strip("/") for line in (ROOT / ".gitignore").read_text().split())]
-PACKAGES = ("geolab", "studies", "benchmarks", "notebooks")
+PACKAGES = ("geolab", "studies", "benchmarks")
 HERS = "https://github.com/a-reader/her-copy"
 LINK = re.compile(r"https://(?:colab\.research\.google\.com/)?github(?:\.com)?/[^)\s\"'\\]+")
 
@@ -153,7 +153,7 @@ def test_the_setup_cell_works_on_colab_at_its_second_run_too(tmp_path, monkeypat
         exec(tool.SETUP_UNKNOWN, {})
 
 
-@pytest.mark.parametrize("name", PACKAGES)
+@pytest.mark.parametrize("name", [*PACKAGES, "notebooks"])
 def test_a_clone_on_the_path_has_every_package(name):
     """The setup cell puts the folder of the clone on the path, as this one is."""
     assert PathFinder.find_spec(name, [str(ROOT)])
