@@ -20,9 +20,9 @@ INSIDES = {"__globals__", "__code__", "__file__", "getsource"}
 ROOMS = {
     "checks": "",
     "penalties": "",
-    "show": "",
     "kernels": "checks",
     "operators": "checks kernels",
+    "show": "operators",
     "tasks": "checks",
     "probes": "checks kernels operators",
     "residuals": "checks penalties operators",

@@ -17,6 +17,8 @@ UNSET = ("<noscript><style>.bd-header-article{display:none}</style><p class=\"ge
          "Without JavaScript, formulas stand here as LaTeX, and a slider shows its first picture."
          "</p></noscript>")
 SCORER = Path(__file__).parents[1] / "_static/scorer.js"
+PANELS = Path(__file__).parents[2] / "geolab/show"
+PANEL_FILES = "core.js", "compute.js", "compute.css"
 
 
 class Row(SphinxRole):
@@ -40,6 +42,14 @@ class Row(SphinxRole):
                                refuri=f"{page}#{row.label}", classes=["ledger-row"],
                                reftitle=row.statement)
         return [link], []
+
+
+def files_of_panels(app, page, template, context, doctree):
+    """A page with a panel of `geolab.show.compute` loads its scripts and its style once."""
+    if 'class="geolab-compute"' in context.get("body", ""):
+        app.add_css_file("compute.css")
+        for script in ("core.js", "compute.js"):
+            app.add_js_file(script, loading_method="defer")
 
 
 def scripts_once(app, page, template, context, doctree):
@@ -128,6 +138,7 @@ def _target(builder, page: str, uri: str) -> str:
 def with_the_address(app, config):
     """Set the links to the repository's public address, and the address of each page."""
     config.html_search_scorer = str(SCORER)
+    config.html_static_path += [str(PANELS / file) for file in PANEL_FILES]
     options = config.html_theme_options
     options["logo"] = {"text": config.html_title, "alt_text": "An F and its mirror image"}
     if url := options.get("repository_url"):
@@ -145,6 +156,7 @@ def setup(app):
     app.add_role("row", Row())
     app.connect("config-inited", with_the_address, priority=100)
     app.connect("doctree-resolved", numbers_in_links)
+    app.connect("html-page-context", files_of_panels, priority=800)
     app.connect("html-page-context", scripts_once, priority=900)
     app.connect("html-page-context", for_readers_of_all_kinds, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

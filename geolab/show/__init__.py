@@ -8,7 +8,8 @@ if missing:
     raise ImportError(f"geolab.show needs {' and '.join(missing)}: "
                       'pip install "geolab[show]" brings what it draws with')
 
+from geolab.show.compute import compute
 from geolab.show.questions import ask
 from geolab.show.sliders import explore, slider
 
-__all__ = ["ask", "explore", "slider"]
+__all__ = ["ask", "compute", "explore", "slider"]
