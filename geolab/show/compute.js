@@ -16,14 +16,14 @@
     gain: ({H, a, b, f, L}) => {
       const M = combine(1, H, f, outer(b, a)), all = product(Array(L).fill(M));
       return [["One layer, M = H + f b aᵀ", "matrix", M],
-        [`All ${L} layers, M to the power ${L}`, "matrix", all],
+        [`All layers, M to the power L = ${L}`, "matrix", all],
         ["Eigenvalues of M", "plane", eigenvalues(M)],
         ["Gain, the largest sum of sizes in a row", "numbers",
           [Math.max(...rowSums(all.map(row => row.map(Math.abs))))]]];
     },
     sinkhorn: ({z, s}) => {
       const P = sinkhorn(z, s);
-      return [[`P after ${s} iterations`, "matrix", P], ["Row sums", "numbers", rowSums(P)],
+      return [[`P at s = ${s}`, "matrix", P], ["Row sums", "numbers", rowSums(P)],
         ["Column sums", "numbers", rowSums(transpose(P))],
         ["Second singular value", "numbers", [singularValues(P)[1]]]];
     },
@@ -31,7 +31,7 @@
       const odd = sinkhorn(z), even = sinkhorn(w), n = z.length;
       const all = product(Array.from({length: L}, (_, k) => k % 2 ? even : odd));
       return [["H of layers 1, 3, …", "matrix", odd], ["H of layers 2, 4, …", "matrix", even],
-        [`Product over ${L} layers`, "matrix", all],
+        [`Product of all layers, L = ${L}`, "matrix", all],
         ["Second singular value of the product", "numbers", [singularValues(all)[1]]],
         ["Largest distance of an entry from 1/n", "numbers",
           [Math.max(...all.flat().map(x => Math.abs(x - 1 / n)))]]];

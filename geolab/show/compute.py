@@ -6,8 +6,8 @@ computed here, by geolab.operators, so that a page without JavaScript shows it t
 """
 
 import html
-import math
 import os
+import re
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from geolab.show.panels import PANELS, Field
 
 HERE = Path(__file__).parent
 FILES = HERE / "core.js", HERE / "compute.js", HERE / "compute.css"
+NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?", re.I)
 UNTYPED = "These numbers can be changed where JavaScript runs; here they stay at their start."
 
 
@@ -95,11 +96,10 @@ def read(field: Field, text: str, size: int | None = None):
 
 def _number(text: str) -> float:
     """A decimal number, or a fraction of two."""
-    top, *bottom = text.split("/")
-    value = float(top) / math.prod(map(float, bottom))
-    if not math.isfinite(value) or len(bottom) > 1:
-        raise ValueError(text)
-    return value
+    top, _, bottom = text.partition("/")
+    if not (NUMBER.fullmatch(top) and NUMBER.fullmatch(bottom or "1")) or text.endswith("/"):
+        raise ValueError(f"{text!r} is no number")
+    return float(top) / float(bottom or "1")
 
 
 def _field(name: str, field: Field, text: str) -> str:

@@ -242,7 +242,8 @@ globalThis.geolabCore = (() => {
     // rounding leaves an imaginary part that a real eigenvalue hasn't
     return found.map(([a, b]) =>
       /** @type {Complex} */ ([scale * a, Math.abs(b) < 1e-14 ? 0 : scale * b]))
-      .sort((a, b) => b[0] - a[0] || b[1] - a[1]);
+      // two that are conjugate have the same real part but for rounding
+      .sort((a, b) => Math.round((b[0] - a[0]) / scale * 1e9) || b[1] - a[1]);
   };
 
   return {apply, blend, cayley, cayleyRank2, circulantMixture, combine, delta, deltaUpdate, eigenvalues,

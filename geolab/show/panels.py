@@ -52,8 +52,10 @@ class Panel(NamedTuple):
 
 def spectrum(a: Tensor) -> Tensor:
     """The eigenvalues by real part, then imaginary part, largest first: (n, n) -> (n,)."""
-    values = torch.linalg.eigvals(a).tolist()
-    return torch.tensor(sorted(values, key=lambda z: (-z.real, -z.imag)), dtype=torch.complex128)
+    values, scale = torch.linalg.eigvals(a).tolist(), float(a.abs().max()) or 1.0
+    # two that are conjugate have the same real part but for rounding
+    ordered = sorted(values, key=lambda z: (-round(z.real / scale * 1e9), -z.imag))
+    return torch.tensor(ordered, dtype=torch.complex128)
 
 
 def delta(k, beta, x):
@@ -69,7 +71,7 @@ def gain(H, a, b, f, L):
     one = H + f * torch.outer(b, a)
     all_layers = torch.linalg.matrix_power(one, L)
     return [("One layer, M = H + f b aᵀ", "matrix", one),
-            (f"All {L} layers, M to the power {L}", "matrix", all_layers),
+            (f"All layers, M to the power L = {L}", "matrix", all_layers),
             ("Eigenvalues of M", "plane", spectrum(one)),
             ("Gain, the largest sum of sizes in a row", "numbers",
              all_layers.abs().sum(-1).max()[None])]
@@ -77,7 +79,7 @@ def gain(H, a, b, f, L):
 
 def sinkhorn(z, s):
     p = operators.sinkhorn(z, s, form="log")
-    return [(f"P after {s} iterations", "matrix", p), ("Row sums", "numbers", p.sum(1)),
+    return [(f"P at s = {s}", "matrix", p), ("Row sums", "numbers", p.sum(1)),
             ("Column sums", "numbers", p.sum(0)),
             ("Second singular value", "numbers", torch.linalg.svdvals(p)[1:2])]
 
@@ -88,7 +90,7 @@ def consensus(z, w, L):
     for layer in range(L):
         product = (even if layer % 2 else odd) @ product
     return [("H of layers 1, 3, …", "matrix", odd), ("H of layers 2, 4, …", "matrix", even),
-            (f"Product over {L} layers", "matrix", product),
+            (f"Product of all layers, L = {L}", "matrix", product),
             ("Second singular value of the product", "numbers",
              torch.linalg.svdvals(product)[1:2]),
             ("Largest distance of an entry from 1/n", "numbers",
