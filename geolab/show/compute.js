@@ -37,8 +37,9 @@
           [Math.max(...all.flat().map(x => Math.abs(x - 1 / n)))]]];
     },
     cayley: ({z}) => {
-      const Q = core.cayley(core.skew(z, {1: 2, 3: 3, 6: 4}[z.length])), values = eigenvalues(Q);
-      return [["Q = (I + M)⁻¹ (I − M)", "matrix", Q], ["Eigenvalues of Q", "plane", values],
+      const M = core.skew(z, {1: 2, 3: 3, 6: 4}[z.length]);
+      const Q = core.cayley(transpose(M)), values = eigenvalues(Q);  // of −M
+      return [["Q = (I − M)⁻¹ (I + M)", "matrix", Q], ["Eigenvalues of Q", "plane", values],
         ["Their angles in degrees", "numbers", values.map(([a, b]) => Math.atan2(b, a) * 180 / Math.PI)],
         ["Distance from −1 to the nearest one", "numbers",
           [Math.min(...values.map(([a, b]) => Math.hypot(a + 1, b)))]]];

@@ -101,9 +101,9 @@ def cayley(z):
     n = {1: 2, 3: 3, 6: 4}[len(z)]
     m = torch.zeros(4, 4, dtype=z.dtype)  # the rest of Q is the identity
     m[tuple(torch.triu_indices(n, n, 1))] = z
-    q = operators.cayley_skew4(m - m.mT)[:n, :n]
+    q = operators.cayley_skew4(m.mT - m)[:n, :n]
     values = spectrum(q)
-    return [("Q = (I + M)⁻¹ (I − M)", "matrix", q), ("Eigenvalues of Q", "plane", values),
+    return [("Q = (I − M)⁻¹ (I + M)", "matrix", q), ("Eigenvalues of Q", "plane", values),
             ("Their angles in degrees", "numbers", values.angle() * degrees(1)),
             ("Distance from −1 to the nearest one", "numbers", (values + 1).abs().min()[None])]
 
