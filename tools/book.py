@@ -30,7 +30,8 @@ SITE = BUILD / "site.json"          # what the site was made from
 INSTALLED = ROOT / ".venv/seconds"  # how long an installation took that came just before
 CODE = ("geolab", "studies", "benchmarks", "results")  # the folders whose data notebooks read
 EXECUTOR = ("executor.py", "whole_notebooks.py")
-SETTINGS = ("_config.yml", "_toc.yml", "book/_ext", "book/_static", "book/references.bib")
+SETTINGS = ("_config.yml", "_toc.yml", "book/_ext", "book/_static", "book/references.bib",
+            "geolab/show/core.js", "geolab/show/compute.js", "geolab/show/compute.css")
 NOTICE = """:::{{warning}}
 On the machine that built this page, cells ended with an error. The page shows it in its place, and
 what depends on it may be missing.

@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 from html import unescape
+from importlib.util import find_spec
 from pathlib import Path
 
 from docutils import nodes
@@ -17,7 +18,7 @@ UNSET = ("<noscript><style>.bd-header-article{display:none}</style><p class=\"ge
          "Without JavaScript, formulas stand here as LaTeX, and a slider shows its first picture."
          "</p></noscript>")
 SCORER = Path(__file__).parents[1] / "_static/scorer.js"
-PANELS = Path(__file__).parents[2] / "geolab/show"
+PANELS = Path(find_spec("geolab").origin).parent / "show"  # the build copies only book/
 PANEL_FILES = "core.js", "compute.js", "compute.css"
 
 
