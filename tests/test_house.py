@@ -3,6 +3,7 @@
 import ast
 import graphlib
 import json
+import os
 import subprocess
 import sys
 from functools import cache
@@ -74,12 +75,50 @@ def imports(name: str) -> set[str]:
     return found & set(HOUSE) - {name}
 
 
-def fresh(code: str) -> list[str]:
-    """What `code` prints as JSON in a process that has imported nothing yet."""
-    done = subprocess.run([sys.executable, "-c", f"import json, sys\n{code}"], cwd=ROOT,
-                          capture_output=True, text=True, check=False)
+# what is executed in a process of its own, and prints JSON
+MODULES = "print(json.dumps(sorted(sys.modules)))"
+FRESH = {name: f"import {name}\n{MODULES}" for name in (
+    "geolab.operators", "geolab.graft", "studies.engine.results", "studies.engine.live")} | {
+    "all": f"""
+import importlib, matplotlib
+before = dict(matplotlib.rcParams)
+for name in {[name for name in modules("geolab", "studies")
+              if not name.startswith("geolab.kernels") and not name.endswith("__main__")]}:
+    importlib.import_module(name)
+print(json.dumps([key for key, value in matplotlib.rcParams.items() if value != before[key]]))
+""", "bare": """
+sys.modules |= dict.fromkeys(("IPython", "ipywidgets", "matplotlib"))  # importing them fails
+import benchmarks.kernels, benchmarks.steps
+from geolab import kernels, operators
+assert operators.stream_read(torch.ones(2, 4, 3), torch.ones(4)).eq(4).all() and not kernels.TWINS
+try:
+    with kernels.use("always"): pass
+except RuntimeError as error:
+    print(json.dumps(str(error)))
+"""}
+FORKS = """import json, os, sys, torch
+for code in json.load(sys.stdin):
+    if not os.fork():
+        exec(code)
+        sys.stdout.flush()
+        os._exit(0)
+    assert not os.wait()[1], code
+"""
+
+
+@pytest.fixture(scope="module")
+def fresh() -> dict[str, list[str] | str]:
+    """What the codes of FRESH print.
+
+    Their processes come from one that has loaded PyTorch and nothing else, on a machine without a
+    GPU and without Triton's interpreter.
+    """
+    bare = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, "-c", FORKS], cwd=ROOT, capture_output=True, text=True,
+                          check=False, input=json.dumps(list(FRESH.values())),
+                          env=bare | {"CUDA_VISIBLE_DEVICES": ""})
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return dict(zip(FRESH, map(json.loads, done.stdout.splitlines()), strict=True))
 
 
 # ---------------------------------------------------------------- arrows
@@ -115,29 +154,29 @@ def test_modules_import_each_other_in_no_circle():
 
 # ---------------------------------------------------------------- what an import loads
 
-def test_an_operator_is_imported_without_widgets_and_without_what_stands_above_it():
-    loaded = fresh("import geolab.operators\nprint(json.dumps(sorted(sys.modules)))")
+def test_an_operator_is_imported_without_widgets_and_without_what_stands_above_it(fresh):
+    loaded = fresh["geolab.operators"]
     rooms = {name.split(".")[1] for name in loaded if name.startswith("geolab.")}
     assert rooms <= {"operators", *ROOMS["operators"].split()}
     assert not WIDGETS & set(loaded)
 
 
+def test_graft_loads_no_library(fresh):
+    assert not set(fresh["geolab.graft"]) & {"transformers", "timm", "torchvision", "matplotlib",
+                                             "torch._dynamo"}
+
+
 @pytest.mark.parametrize("name", ["studies.engine.results", "studies.engine.live"])
-def test_the_readers_of_results_load_no_model(name):
-    loaded = fresh(f"import {name}\nprint(json.dumps(sorted(sys.modules)))")
-    assert not [other for other in loaded if other.startswith("geolab.models")]
+def test_the_readers_of_results_load_no_model(fresh, name):
+    assert not [other for other in fresh[name] if other.startswith("geolab.models")]
 
 
-def test_no_import_changes_the_style_of_matplotlib():
-    names = [name for name in modules("geolab", "studies")
-             if not name.startswith("geolab.kernels") and not name.endswith("__main__")]
-    assert fresh(f"""
-import importlib, matplotlib
-before = dict(matplotlib.rcParams)
-for name in {names}:
-    importlib.import_module(name)
-print(json.dumps([key for key, value in matplotlib.rcParams.items() if value != before[key]]))
-""") == []
+def test_no_import_changes_the_style_of_matplotlib(fresh):
+    assert fresh["all"] == []
+
+
+def test_a_bare_machine_without_widgets_has_the_reference_and_a_clear_refusal(fresh):
+    assert "TRITON_INTERPRET=1 in the environment before geolab is imported" in fresh["bare"]
 
 
 # ---------------------------------------------------------------- size

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from benchmarks.cases import split
 from geolab import kernels
 from geolab.kernels import launch
 
@@ -21,6 +22,12 @@ TOLERANCE = {torch.float32: 4e-6, torch.bfloat16: 8e-3 if launch.INTERPRETED els
 
 def normal(*shape: int, seed: int = 0, dtype=torch.float32, device="cpu") -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(device, dtype)
+
+
+def generated(numbers):
+    """Coefficients that don't depend linearly on the numbers."""
+    read, write, mix = split(numbers)
+    return read.sigmoid(), 2 * write.sigmoid(), mix.softmax(-1)
 
 
 def distance(got: Tensor, wanted: Tensor) -> float:

@@ -1,9 +1,6 @@
 """Which calls use a kernel, which use the reference, and which are refused."""
 
 import inspect
-import os
-import subprocess
-import sys
 from contextlib import nullcontext
 from unittest.mock import patch
 
@@ -129,27 +126,6 @@ def test_an_unknown_mode_is_refused():
     wanted = "mode must be one of 'auto', 'always', 'never', got 'maybe'"
     with pytest.raises(ValueError, match=wanted), kernels.use("maybe"):
         pass
-
-
-def test_a_bare_machine_without_widgets_has_the_reference_and_a_clear_refusal():
-    script = """
-import sys
-sys.modules |= dict.fromkeys(("IPython", "ipywidgets", "matplotlib"))  # importing them fails
-import torch
-import benchmarks.kernels, benchmarks.steps
-from geolab import kernels, operators
-assert operators.stream_read(torch.ones(2, 4, 3), torch.ones(4)).eq(4).all() and not kernels.TWINS
-try:
-    with kernels.use("always"): pass
-except RuntimeError as error:
-    print(error)
-"""
-    environment = {name: value for name, value in os.environ.items()
-                   if name != "TRITON_INTERPRET"} | {"CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
-                          env=environment)
-    wanted = "TRITON_INTERPRET=1 in the environment before geolab is imported"
-    assert wanted in done.stdout, done.stderr
 
 
 # ---------------------------------------------------------------- arguments

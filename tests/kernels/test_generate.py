@@ -3,11 +3,9 @@ import torch
 from shared_kernels import check, distance, normal, with_gradients
 
 from benchmarks.traffic import traffic
-from geolab import kernels, operators
+from geolab import operators
 from geolab.kernels import launch
 from geolab.kernels.generate import rms_linear
-
-LEADS = {"one token": (1,), "a tail": (3, 137), "no batch axis": ()}
 
 
 def generating(lead, features, outputs, device, dtype=torch.float32):
@@ -18,12 +16,6 @@ def generating(lead, features, outputs, device, dtype=torch.float32):
 def both(kernel=rms_linear, eps=1e-6):
     """The kernel and the operator, with this guard."""
     return (lambda x, w: kernel(x, w, eps)), (lambda x, w: operators.rms_linear(x, w, eps))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("lead", LEADS.values(), ids=LEADS)
-def test_it_is_the_operator(device, lead, dtype):
-    check(*both(), *generating(lead, 200, 24, device, dtype))
 
 
 @pytest.mark.parametrize("features, outputs", [(3, 1), (6, 3), (64, 16), (1100, 24), (520, 128)])
@@ -66,13 +58,6 @@ def test_strided_states_and_weights(device):
     for state, rows in ((x.transpose(0, 1), weight), (x[:, ::2], weight[::2]),
                        (x[..., ::2], weight[:, ::2]), (x[0].expand(3, 7, 48), weight[:1])):
         check(*both(), state, rows)
-
-
-def test_more_outputs_than_it_serves_go_to_the_operator(device):
-    x, weight = generating((5,), 16, kernels.MOST_OUTPUTS + 1, device)
-    wanted = operators.rms_linear(x, weight, 1e-6)
-    with kernels.use("always"):
-        assert torch.equal(operators.rms_linear(x, weight, 1e-6), wanted)
 
 
 def test_half_precision_gives_float32_numbers_and_gradients_in_the_dtypes_of_the_inputs(device):

@@ -2,10 +2,9 @@ import pytest
 import torch
 from shared_kernels import check, normal
 
-from geolab import kernels, operators
+from geolab import operators
 from geolab.kernels import streams
 
-LEADS = {"one token": (1,), "a tail": (3, 37), "no token": (0,), "no batch axis": ()}
 NAMES = ("stream_read", "stream_mix", "stream_mix_write")
 
 
@@ -27,12 +26,6 @@ def compare(name, *given):
     check(getattr(streams, name), getattr(operators, name), *given)
 
 
-@pytest.mark.parametrize("lead", LEADS.values(), ids=LEADS)
-@pytest.mark.parametrize("name", NAMES)
-def test_it_is_the_operator(device, name, lead):
-    compare(name, *inputs(name, lead, 4, 50, device))
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_state_of_half_precision_is_summed_in_full(device, name, dtype):
@@ -43,33 +36,6 @@ def test_a_state_of_half_precision_is_summed_in_full(device, name, dtype):
 @pytest.mark.parametrize("name", NAMES)
 def test_any_number_of_streams_and_features(device, name, n, d):
     compare(name, *inputs(name, (7,), n, d, device))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_too_many_streams_for_registers_give_the_same(device, name):
-    with kernels.use("always"):
-        check(getattr(operators, name), getattr(operators, name),
-              *inputs(name, (2, 3), kernels.MOST_STREAMS + 1, 8, device))
-
-
-@pytest.mark.parametrize("shares", [(3, 1), (1, 37), (37,), ()])
-@pytest.mark.parametrize("name", NAMES)
-def test_tokens_may_share_coefficients(device, name, shares):
-    compare(name, *inputs(name, (3, 37), 4, 20, device, shares=shares))
-
-
-def test_each_coefficient_is_shared_in_its_own_way(device):
-    x, matrix, weights, update = inputs("stream_mix_write", (3, 5), 4, 20, device)
-    compare("stream_mix_write", x, matrix[:, :1], weights, update)
-    compare("stream_mix_write", x, matrix, weights[0, 0], update[:, :1])
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_strided_streams_are_read_as_they_are(device, name):
-    x, *others = inputs(name, (6, 6), 4, 24, device)
-    swapped = [t.transpose(0, 1) for t in others]
-    for strided in (x.transpose(0, 1), x.transpose(-1, -2).contiguous().transpose(-1, -2)):
-        compare(name, strided, *swapped)
 
 
 def test_without_tokens_shared_coefficients_have_gradients_of_zero(device):

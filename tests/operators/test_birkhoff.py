@@ -174,22 +174,6 @@ def test_the_backward_keeps_vectors_not_matrices():
     assert all(size in (400, 1600) for size in sizes.values())
 
 
-# ---------------------------------------------------------------- errors
-
-@pytest.mark.parametrize("logits, options, message", [
-    (torch.ones(2, 3, 4), {},
-     r"logits must be n × n along its last two axes, got shape \(2, 3, 4\)"),
-    (torch.ones(4), {}, r"logits must be n × n along its last two axes, got shape \(4,\)"),
-    (torch.ones(4, 4), {"iterations": 0}, "iterations must be at least 1, got 0"),
-    (torch.ones(4, 4), {"order": "row"},
-     "order must be one of 'column-row', 'row-column', got 'row'"),
-    (torch.ones(4, 4), {"form": "exp"}, "form must be one of 'dual', 'log', got 'exp'"),
-])
-def test_a_bad_argument_is_named(logits, options, message):
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        sinkhorn(logits, **options)
-
-
 @pytest.mark.parametrize("spread", [1.0, 10.0, 100.0, 1e3, 1e4, 1e30])
 def test_the_gradient_is_right_beside_the_cotangent_however_sharp_the_logits(spread):
     logits, cotangent = spread * normal(400, 4, 4), normal(400, 4, 4, seed=1)

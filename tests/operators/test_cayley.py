@@ -1,6 +1,4 @@
 import math
-import subprocess
-import sys
 from fractions import Fraction
 
 import pytest
@@ -11,7 +9,7 @@ from shared import normal
 from torch.autograd import gradcheck
 from torch.testing import assert_close
 
-from geolab.operators import cayley, cayley_iterated, cayley_rank2, cayley_skew4, skew
+from geolab.operators import cayley, cayley_rank2, cayley_skew4, skew
 
 CLOSE = dict(rtol=0, atol=1e-12)
 dtypes = st.sampled_from([torch.float32, torch.float64])
@@ -170,15 +168,6 @@ def test_a_short_vector_does_not_count_as_zero(n, dtype):
         assert (got - rounded(solved_exactly(exact_generator(*one)))).abs().max() < tolerance
 
 
-def test_rank2_names_what_does_not_fit():
-    with pytest.raises(ValueError,
-                       match=r"^u and v must have the same shape, got \(2, 3\) and \(2, 4\)$"):
-        cayley_rank2(torch.ones(2, 3), torch.ones(2, 4), 1.0)
-    wanted = r"^beta must be one number per pair, got shape \(2, 1\) for pairs of shape \(2,\)$"
-    with pytest.raises(ValueError, match=wanted):
-        cayley_rank2(torch.ones(2, 3), torch.ones(2, 3), torch.ones(2, 1))
-
-
 # ---------------------------------------------------------------- any skew 4 × 4 matrix
 
 @st.composite
@@ -246,22 +235,6 @@ def test_skew4_at_zero_is_the_identity_and_alive():
     assert_close(torch.autograd.grad(q, w, cotangent)[0], -2 * skew(cotangent), **CLOSE)
 
 
-@pytest.mark.parametrize("call", [cayley_skew4, skew, cayley_iterated])
-def test_what_is_not_square_is_named(call):
-    wanted = r"^w must be (4 × 4|n × n) along its last two axes, got shape \(2, 3, 5\)$"
-    with pytest.raises(ValueError, match=wanted):
-        call(torch.ones(2, 3, 5))
-    with pytest.raises(ValueError, match=r"^w must be 4 × 4 .* got shape \(3, 3\)$"):
-        cayley_skew4(torch.ones(3, 3))
-
-
-def test_a_first_call_in_inference_mode_does_not_spoil_training():
-    code = ("import torch; from geolab.operators import cayley_rank2, cayley_skew4\n"
-            "with torch.inference_mode(): cayley_skew4(torch.zeros(4, 4))\n"
-            "cayley_rank2(torch.ones(4, requires_grad=True), torch.ones(4), 1.0).sum().backward()")
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 class Turn(torch.nn.Module):
     """cayley_skew4 as a module, which torch.export wants."""
 
@@ -272,11 +245,13 @@ class Turn(torch.nn.Module):
 @pytest.mark.parametrize("first", [
     torch.func.grad(lambda w: cayley_skew4(w).sin().sum()),
     lambda w: torch.export.export(Turn(), (w,)),
-], ids=["torch.func", "torch.export"])
+    torch.inference_mode()(cayley_skew4),
+], ids=["torch.func", "torch.export", "inference mode"])
 def test_a_first_call_in_a_transform_does_not_spoil_a_later_one(first, monkeypatch):
     monkeypatch.setattr(cayley, "_made", {})
     w = skew(normal(3, 4, 4))
     first(w)
+    cayley_rank2(w[0, 0].requires_grad_(), w[0, 1], 1.0).sum().backward()
     q = torch.func.vmap(lambda w: torch.func.jvp(Turn(), (w,), (w,))[0])(w)
     assert type(cayley_skew4(w)) is torch.Tensor
     assert_close(q.mT @ q, torch.eye(4, dtype=q.dtype).expand_as(q))

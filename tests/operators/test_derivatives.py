@@ -40,9 +40,14 @@ CASES = {  # an operator, and its differentiable inputs
     "delta_matrix": (lambda k, b: operators.delta_matrix(operators.unit_direction(k), b), K, BETA),
     "delta_shortcut": (operators.delta_shortcut, U, K, BETA),
     "delta_update": (operators.delta_update, U, K, BETA, BETA),
+    "delta_update, guarded": (
+        lambda *given: operators.delta_update(*given, eps=0.1), H, A, A + 1, BETA),
+    "delta_update, written alone": (
+        lambda *given: operators.delta_update(*given, erase=False), H, A, A + 1, BETA),
     "diagonal_update": (operators.diagonal_update, U, K, U + 1, BETA[0]),
     "gated_matrix": (operators.gated_matrix, SKEW, VECTOR, GATE),
     "gated_mix": (operators.gated_mix, X, A, A + 1, BETA, A, BETA),
+    "gated_mix, rotating": (operators.gated_mix, X, A, A + 1, BETA),
     "geodesic": (operators.geodesic, SKEW, VECTOR, GATE),
     "householder_matrix": (
         lambda k: operators.householder_matrix(operators.unit_direction(k)), VECTOR),

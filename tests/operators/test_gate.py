@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,25 +123,11 @@ def test_the_gated_matrix_is_the_blend_with_a_reflection(pair, gate):
     assert_close(gated_matrix(*pair, gate), blend(*ends(pair), gate), **near(pair[0]))
 
 
-def test_gradients_of_the_mix():
-    leaves = [t.requires_grad_() for t in streams_and_numbers(2, 3, d=2)]
-    assert torch.autograd.gradcheck(gated_mix, leaves)
-    assert torch.autograd.gradcheck(gated_mix, leaves[:4])
-
-
 def test_a_half_precision_state_keeps_its_dtype_beside_float32_coefficients():
     x, *numbers = streams_and_numbers(3)
     mixed = gated_mix(x.bfloat16(), *(t.float() for t in numbers))
     assert mixed.dtype == torch.bfloat16
     assert_close(mixed.double(), gated_mix(x, *numbers), rtol=0, atol=0.1)
-
-
-def test_direction_and_gate_come_together():
-    x, u, v, beta, k, gate = streams_and_numbers(3)
-    with pytest.raises(ValueError, match="^gate must be given with direction, got None$"):
-        gated_mix(x, u, v, beta, k)
-    with pytest.raises(ValueError, match="^direction must be given with gate, got None$"):
-        gated_mix(x, u, v, beta, gate=gate)
 
 
 # ---------------------------------------------------------------- the geodesic

@@ -1,4 +1,3 @@
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,33 +48,3 @@ def test_strided_inputs_give_the_same():
                normal(5, 3, seed=2).T)
     assert_close(stream_mix_write(*strided), stream_mix_write(*(t.contiguous() for t in strided)),
                  **CLOSE)
-
-
-@pytest.mark.parametrize("fewer", [(2, 3), (1, 3), ()])
-def test_gradients(fewer):
-    x, update = normal(2, 3, 4, 5).requires_grad_(), normal(2, 3, 5, seed=1).requires_grad_()
-    weights = normal(*fewer, 4, seed=2).requires_grad_()
-    matrix = normal(*fewer, 4, 4, seed=3).requires_grad_()
-    assert torch.autograd.gradcheck(stream_read, (x, weights))
-    assert torch.autograd.gradcheck(stream_mix, (x, matrix))
-    assert torch.autograd.gradcheck(stream_mix_write, (x, matrix, weights, update))
-    assert torch.autograd.gradgradcheck(stream_mix_write, (x, matrix, weights, update))
-
-
-@pytest.mark.parametrize("call, message", [
-    (lambda x: stream_read(x, torch.ones(3)),
-     r"weights must have 4 features along its last axis, got shape \(3,\)"),
-    (lambda x: stream_mix(x, torch.ones(3, 3)),
-     r"matrix must have 4 features along its last axis, got shape \(3, 3\)"),
-    (lambda x: stream_mix_write(x, torch.ones(5, 4), torch.ones(4), torch.ones(2, 6)),
-     r"matrix must be 4 × 4 .* got shape \(5, 4\)"),
-    (lambda x: stream_mix_write(x, torch.eye(3), torch.ones(4), torch.ones(2, 6)),
-     r"matrix must be 4 × 4 .* got shape \(3, 3\)"),
-    (lambda x: stream_mix_write(x, torch.eye(4), torch.ones(1), torch.ones(2, 6)),
-     r"weights must have 4 features .* got shape \(1,\)"),
-    (lambda x: stream_mix_write(x, torch.eye(4), torch.ones(4), torch.ones(2, 1)),
-     r"update must have 6 features .* got shape \(2, 1\)"),
-])
-def test_what_does_not_fit_is_named(call, message):
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        call(torch.ones(2, 4, 6))

@@ -168,8 +168,6 @@ def test_asymmetry_is_nan_where_nothing_responds(dtype):
     assert shifts.asymmetry.isnan() and shifts.interaction < 1e-12 and shifts.step > 0
     still = commutator_factors(lambda x: x, lambda x: x, x)
     assert still.asymmetry.isnan() and still.interaction.isnan() and still.step == 0
-    with pytest.raises(ValueError, match="x must not be zero"):
-        asymmetry(double, shift, torch.zeros(2, D))
 
 
 # All orders
@@ -188,17 +186,6 @@ def test_order_sensitivity_by_hand():
     maps = {"shift": shift, "double": double}
     assert float(order_sensitivity(maps, x)) == pytest.approx(0.25 / 6.5)
     assert float(order_sensitivity(maps, x, about="sum")) == pytest.approx(0.25 / 0.5)
-
-
-def test_it_refuses_what_it_cannot_order_or_pair():
-    x = normal(2, D)
-    with pytest.raises(ValueError, match="operators must contain 2 to 4 maps.*'0'"):
-        order_sensitivity({str(i): double for i in range(5)}, x)
-    with pytest.raises(ValueError, match="about must be one of 'input', 'sum', got 'mean'"):
-        order_sensitivity({"a": double, "b": shift}, x, about="mean")
-    with pytest.raises(ValueError,
-                       match=r"operators must contain at least 2 maps to pair, got \['a'\]"):
-        pairwise({"a": double}, x)
 
 
 def test_pairwise_names_each_pair_once_in_the_order_given():

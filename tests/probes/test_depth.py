@@ -42,11 +42,6 @@ def test_no_hook_stays_not_even_after_an_error():
     assert not any(layer._forward_hooks or layer._forward_pre_hooks for layer in model)
 
 
-def test_states_need_a_layer():
-    with pytest.raises(ValueError, match="layers must contain at least one module"):
-        states(stack(), [], inputs())
-
-
 def test_gradient_norms_are_those_of_backward():
     model = stack()
     loss = model(inputs()).square().mean()

@@ -1,5 +1,4 @@
 import itertools
-from collections import namedtuple
 
 import pytest
 import torch
@@ -128,14 +127,6 @@ def test_the_shortcut_is_the_jacobian_of_a_step_whose_coefficients_are_held(name
                               torch.eye(size // matrices.shape[-1]).double()) if t == s else 0
         assert_close(step[t, :, s], torch.as_tensor(expected).double().expand(size, size), rtol=0,
                      atol=1e-12)
-
-
-@pytest.mark.parametrize("operator, fields",
-                         [((), "none"), (namedtuple("Gated", "gate beta")(1, 2), "gate, beta")])
-def test_an_operator_that_does_not_say_is_refused(operator, fields):
-    message = "operator must have a shortcut, or the field mix, or direction and beta"
-    with pytest.raises(ValueError, match=f"^{message}, got {fields}$"):
-        shortcut_matrix(operator)
 
 
 # ---------------------------------------------------------------- a residual that declares nothing

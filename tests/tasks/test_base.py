@@ -5,6 +5,7 @@ from torch.testing import assert_close
 
 from geolab.tasks import (
     Copy,
+    Denoising,
     Echo,
     Gyroscope,
     Moons,
@@ -22,7 +23,8 @@ from geolab.tasks.base import IGNORED, Classification, Task, float32, log_loss, 
 NAN, INF = float("nan"), float("inf")
 REFUSED = {  # wanted: (task, field, value)
     "at least 0": [(Echo, "noise", -1), (Gyroscope, "noise", -1), (NearPi, "noise", -1)],
-    "at least 1": [(Echo, "dim", 0), (Negation, "dim", 0), (Copy, "half", 0), (Copy, "alphabet", 0),
+    "at least 1": [(Denoising, "modes", 0), (Words, "types", 0), (Words, "context", 0),
+                   (Echo, "dim", 0), (Negation, "dim", 0), (Copy, "half", 0), (Copy, "alphabet", 0),
                    (RandomTokens, "vocabulary", 0), (RandomTokens, "length", 0),
                    (Moons, "points", 0), (NearPi, "planes", 0), (Text, "size", 0),
                    (Words, "size", 0)],
@@ -33,14 +35,30 @@ REFUSED = {  # wanted: (task, field, value)
                         (Gyroscope, "slowest", NAN), (Gyroscope, "fastest", INF)],
     "below 2.5": [(Gyroscope, "slowest", 3.0), (Gyroscope, "slowest", 2.5)],
     "from 0 to 1": [(Copy, "noise", 1.5)],
+    "from 0 to 15": [(Sudoku, "givens", 16)],
+    "positive": [(Denoising, "spread", 0), (Moons, "noise", 0)],
+    "one of 'cosine', 'linear'": [(Denoising, "schedule", "sigmoid")],
+    "one of 'published', 'by grid'": [(Sudoku, "split", "random")],
+    "one of 'sample', 'wikitext-2'.*": [(Words, "corpus", "wikipedia")],
 }
 
 
 @pytest.mark.parametrize("task, field, value, wanted",
                          [(*row, wanted) for wanted, rows in REFUSED.items() for row in rows])
 def test_a_field_that_makes_no_data_is_refused(task, field, value, wanted):
-    with pytest.raises(ValueError, match=f"^{field} must be {wanted}, got {value}$"):
+    with pytest.raises(ValueError, match=f"^{field} must be {wanted}, got {value!r}$"):
         task(**{field: value})
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda: Denoising(end=1.0), "end must lie strictly between 0 and 1, got 1.0"),
+    (lambda: Denoising().flow(torch.zeros(1, 2), 0.9, 0.1, 0), "steps must be at least 1, got 0"),
+    (lambda: NearPi(dim=4, planes=3), "planes must be at most 2, got 3"),
+    (lambda: Words(context=30_000).sample("validation"),
+     r"context must be shorter than the \d+ tokens of the text, got 30000")])
+def test_what_only_together_makes_no_data_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
 
 
 def test_a_task_that_lacks_a_method_is_refused():

@@ -149,16 +149,3 @@ class TestSampler:
         first, again = (Denoising().sampler(points(), 0.9, 0.1, torch.Generator().manual_seed(3))
                         for _ in range(2))
         assert torch.equal(first, again)
-
-
-def test_bad_arguments_are_refused():
-    message = "schedule must be one of 'cosine', 'linear', got 'sigmoid'"
-    with pytest.raises(ValueError, match=message):
-        Denoising(schedule="sigmoid")
-    for arguments, message in (({"modes": 0}, "modes must be at least 1, got 0"),
-                               ({"spread": 0}, "spread must be positive, got 0"),
-                               ({"end": 1.0}, "end must lie strictly between 0 and 1, got 1.0")):
-        with pytest.raises(ValueError, match=message):
-            Denoising(**arguments)
-    with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
-        Denoising().flow(points(), 0.9, 0.1, 0)

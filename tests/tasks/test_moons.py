@@ -57,13 +57,6 @@ def test_logistic_regression_finds_a_line():
     assert (x.T @ residual).abs().max() < 1e-6 and residual.sum().abs() < 1e-6
 
 
-def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="noise must be positive, got 0"):
-        Moons(noise=0)
-    with pytest.raises(ValueError, match="split must be one of 'train', 'validation', got 'test'"):
-        Moons().sample("test")
-
-
 def test_baselines_are_above_the_floor_and_in_order():
     scores = Moons().baselines()
     assert scores["constant"] == math.log(2)

@@ -80,8 +80,3 @@ def test_with_a_rotation_per_sequence_position_zero_scores_its_share(noise):
     assert error < 0.01 * mean
     for scale in (0.9, 1.1):                                     # no other multiple does better
         assert monte_carlo(scale * shrink * inputs, targets)[0] > mean
-
-
-def test_a_number_of_planes_that_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="planes must be at most 2, got 3"):
-        NearPi(dim=4, planes=3)

@@ -89,19 +89,6 @@ def test_the_accuracy_that_costs_nothing():
     assert loss.item() == pytest.approx(math.log(2001), rel=1e-6)
 
 
-def test_bad_arguments_are_refused():
-    message = "corpus must be one of 'sample', 'wikitext-2'.*got 'wikipedia'"
-    with pytest.raises(ValueError, match=message):
-        Words(corpus="wikipedia")
-    with pytest.raises(ValueError, match="types must be at least 1, got 0"):
-        Words(types=0)
-    with pytest.raises(ValueError, match="context must be at least 1, got 0"):
-        Words(context=0)
-    message = r"context must be shorter than the \d+ tokens of the text, got 30000"
-    with pytest.raises(ValueError, match=message):
-        Words(context=30_000).sample("validation")
-
-
 def test_baselines_are_above_the_bound_and_in_order():
     scores = Words().baselines()
     assert Words().bayes_floor() == 0 < scores["bigram"] < scores["unigram"] < scores["uniform"]

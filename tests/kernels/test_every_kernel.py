@@ -1,0 +1,83 @@
+"""What holds for every kernel: it is enough to have a case in `benchmarks.cases`."""
+
+from math import prod
+from unittest.mock import patch
+
+import pytest
+import torch
+from shared_kernels import TOLERANCE, check, generated
+
+from benchmarks.cases import CASES, Case, draws
+from benchmarks.cases.streams import generate_read
+from geolab import kernels
+
+SINGLE, BROAD, HALF = torch.float32, torch.bfloat16, torch.float16
+
+
+NONLINEAR = {"generated": generated}
+EVERY = CASES | {
+    "stream_join": CASES["stream_join"]._replace(options=NONLINEAR),
+    "stream_generate": Case(
+        "stream_generate", generate_read, lambda N, n, d, state, number: (
+            state(N, n, d), number(n * (n + 2), n * d) / (n * d)**0.5), None, options=NONLINEAR)}
+every_case = pytest.mark.parametrize("name", EVERY)
+
+
+def given(name, lead, device, dtype=SINGLE, n=4, d=50):
+    """The inputs of a case, whose tokens have these leading axes."""
+    case, N = EVERY[name], prod(lead)
+    state, number = draws(device, dtype, seed=3)
+    inputs = case.inputs(N, n, d, state, state if case.kind == "matrices" else number)
+    return [x.reshape((*lead, *x.shape[1:])) if x.ndim and len(x) == N else x for x in inputs]
+
+
+def require(name, *inputs, tolerance=None):
+    """Assert that the kernel gives what the operator gives in float64, with its gradients."""
+    tolerance = tolerance or max(TOLERANCE[x.dtype] for x in inputs)
+    with kernels.use("always"):
+        check(EVERY[name].function, EVERY[name].function, *inputs, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("lead, dtype", [((1,), SINGLE), ((), SINGLE), ((3, 37), SINGLE),
+                                         ((3, 37), BROAD), ((3, 37), HALF)], ids=str)
+@every_case
+def test_it_is_the_operator(device, name, lead, dtype):
+    require(name, *given(name, lead, device, dtype))
+
+
+@every_case
+def test_strided_arguments_are_read_as_they_are(device, name):
+    inputs = given(name, (6, 5), device, d=24)
+    tokens = [x.ndim > 1 and x.shape[:2] == (6, 5) for x in inputs]
+    for change in (lambda x: x.transpose(0, 1), lambda x: x[:, ::2],
+                   lambda x: x.mT.contiguous().mT if x.ndim > 3 else x):
+        require(name, *(change(x) if own else x for x, own in zip(inputs, tokens, strict=True)))
+
+
+# the places of the inputs that tokens may share; those of a group have the same leading axes
+SHARED = {"stream_read": [(1,)], "stream_mix": [(1,)], "stream_mix_write": [(1,), (2,)],
+          "stream_join": [(1,), (2,)], "gated_mix": [(1, 2, 3), (4, 5)],
+          "delta_update": [(2,), (3,)], "delta_update, d_v = 4": [(2,), (3,)]}
+ONE_FOR_SOME = [lambda x: x[:, :1], lambda x: x[:1], lambda x: x[0], lambda x: x[0, 0]]
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_tokens_may_share_coefficients_each_in_its_own_way(device, name):
+    inputs = given(name, (3, 37), device, d=20)
+    for first in range(4):
+        for apart in (0, 1) if len(SHARED[name]) > 1 else (0,):
+            mixed = list(inputs)
+            for turn, places in enumerate(SHARED[name]):
+                for place in places:
+                    mixed[place] = ONE_FOR_SOME[(first + apart * turn) % 4](inputs[place])
+            # a sum over tokens may be small compared with its terms
+            require(name, *mixed, tolerance=2e-5)
+
+
+OF_ANY_SIZE = ("cayley_skew4", "delta_update", "delta_update, d_v = 4", "diagonal_update")
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if name not in OF_ANY_SIZE])
+def test_what_is_too_large_for_registers_goes_to_the_operator(device, name):
+    with patch.dict(kernels.TWINS, dict.fromkeys(kernels.TWINS)):
+        require(name, *given(name, (2, 3), device, n=12, d=8))
