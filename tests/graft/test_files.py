@@ -11,7 +11,7 @@ from torch import nn
 from geolab.graft import graft, load, rule, save, ungraft
 from geolab.residuals import Additive
 
-FAMILIES = ("encoder", "gpt2", "llama", "vit")
+FAMILIES = ("decoder", "encoder", "gpt2", "llama", "nanogpt", "vit")
 
 
 class Block(nn.Module):
@@ -29,7 +29,7 @@ rule(Block, lambda block, cache=None: [(block.norm, block.mix)])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("name, options", [("mhc", {"streams": 2}), ("layer-scale", {})])
+@pytest.mark.parametrize("name, options", [("jpmhc", {"streams": 2}), ("layer-scale", {})])
 def test_a_file_says_how_it_was_grafted(net, family, name, options, tmp_path):
     made = net(family)
     plain = copy.deepcopy(made.model)

@@ -119,17 +119,6 @@ def test_it_trains_under_autocast(net, family, name):
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_state_dict_goes_round_strictly(net, family):
-    trained, fresh = net(family), net(family)
-    model = graft(trained.model, "jpmhc")
-    with torch.no_grad():
-        for p in model.parameters():
-            p.add_(0.01 * torch.randn_like(p))
-    graft(fresh.model, "jpmhc").load_state_dict(model.state_dict(), strict=True)
-    assert torch.equal(trained.run(fresh.model), trained.run(model))
-
-
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))],
                          ids=["copied", "pickled"])
 @pytest.mark.parametrize("family", ["gpt2", "vit", "encoder"])

@@ -66,9 +66,6 @@ def test_logits_of_any_size(device, order):
     assert distance(got[0], wanted[0]) < 1e-4 and wanted[1].norm() > 0.1
 
 
-# ---------------------------------------------------------------- its use by operators
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("device", ["cuda"], indirect=True)
 def test_addresses_past_two_to_the_31(device):

@@ -139,13 +139,6 @@ def test_it_refuses_a_graph_that_does_not_fit(graph, message):
         layer(vectors(), graph)
 
 
-def test_it_refuses_another_width():
-    with pytest.raises(ValueError, match=r"h must be \(B, L, 5\), got shape \(2, 6, 4\)"):
-        passing()(vectors()[..., :4], path_graph(LENGTH))
-    with pytest.raises(ValueError, match="relations must be at least 1, got 0"):
-        MessagePassing(WIDTH, 0)
-
-
 @pytest.mark.parametrize("arguments, message", [
     ((EDGE.T, ZERO), r"edges must be int64 of shape \(2, any\), got torch.int64 of shape \(1, 2\)"),
     ((EDGE.float(), ZERO),
@@ -164,8 +157,3 @@ def test_it_refuses_another_width():
 def test_it_refuses_what_is_no_graph(arguments, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
         RelationGraph(*arguments)
-
-
-def test_it_refuses_a_path_that_is_none():
-    with pytest.raises(ValueError, match="^length must be at least 1, got 0$"):
-        path_graph(0)

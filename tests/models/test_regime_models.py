@@ -136,19 +136,3 @@ def test_every_weight_learns_from_the_first_batch(name):
 def test_a_hint_teaches_neither_output_nor_embedding():
     model = build("GT-PredictiveHint", layers=1)
     assert not model.hint(model.embedding(tokens())).requires_grad
-
-
-# ---------------------------------------------------------------- errors
-
-def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ValueError, match="name must be one of 'AR-Base', .* got 'GT'"):
-        build("GT")
-
-
-def test_it_refuses_what_does_not_fit():
-    with pytest.raises(ValueError, match="temperature must be above 0, got 0"):
-        replace(REGIMES["AR-Base"], temperature=0)
-    with pytest.raises(ValueError, match="heads must divide width, got width 16 and heads 3"):
-        build("AR-Base", heads=3)
-    with pytest.raises(ValueError, match="sequence of 10 positions is longer than max_length = 9"):
-        build("AR-Base")(tokens(length=10))
