@@ -35,7 +35,7 @@ ENGINES = {"plain": Engine(), "accumulated": Engine(accumulate=2), "sharded": En
 RESUMED = "plain", "sharded accumulated"
 HALF = {"half": Engine(precision="bfloat16"),
         "half sharded": Engine(precision="bfloat16", shard=True)}
-SHORT = replace(BUDGET, steps=3, warmup=1)
+SHORT = replace(BUDGET, steps=2, warmup=1)
 GENTLE = replace(BUDGET, lr=1e-4)  # at this rate rounding errors stay small
 
 

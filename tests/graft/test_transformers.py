@@ -39,9 +39,8 @@ def test_padding_doesn_t_change_what_stands_beside_it(net, family, side):
 @pytest.mark.parametrize("name, options", [
     *((name, {}) for name in sorted(REGISTRY) if not reads_other_positions(name, 16)),
     ("delta-matrix", {"compress": "channel"}), ("emhc-hybrid", {"pool": "token"})])
-@pytest.mark.parametrize("family", ["llama"])
-def test_a_cache_gives_what_the_whole_sequence_gives(net, family, name, options):
-    network = net(family)
+def test_a_cache_gives_what_the_whole_sequence_gives(net, name, options):
+    network = net("llama")
     model = trained(graft(network.model, name, plain=False, **options))
     whole = model(network.inputs, use_cache=False).logits
     first = model(network.inputs[:, :4], use_cache=True)
@@ -69,9 +68,8 @@ def test_beams_reorder_the_cache_as_ever(net):
 
 
 @pytest.mark.parametrize("name, options", READING)
-@pytest.mark.parametrize("family", ["gpt2", "llama"])
-def test_a_residual_that_reads_other_positions_is_refused_a_cache(net, family, name, options):
-    network = net(family)
+def test_a_residual_that_reads_other_positions_is_refused_a_cache(net, name, options):
+    network = net("gpt2")
     model = trained(graft(network.model, name, plain=False, **options))
     first = model(network.inputs, use_cache=True)  # the whole text at once is no matter
     with pytest.raises(ValueError, match="^use_cache must be False: .* reads other positions"):
