@@ -157,6 +157,12 @@ CONFIG = dict(num_hidden_layers=2, hidden_size=D, hc_mult=4, hc_eps=1e-6, rms_no
               hc_sinkhorn_iters=20, hc_magnitude=2.0)
 
 
+@pytest.mark.parametrize("key", sorted(CONFIG.keys() - {"hc_sinkhorn_iters"}))  # which Hy4 lacks
+def test_what_is_no_number_in_a_config_is_named(key):
+    with pytest.raises(ValueError, match=rf"^{key} of config.json must be a (whole|finite) num"):
+        settings_of(CONFIG | {"model_type": "hy_v4", key: None})
+
+
 @pytest.mark.parametrize("whose, model_type", [(whose, one) for whose, types in TYPES.items()
                                                for one in types])
 @pytest.mark.parametrize("dropped", ["", "hc_pre."])
