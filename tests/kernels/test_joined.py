@@ -216,7 +216,8 @@ def network(device, layers=2, without=(), **changes):
     """A network of mHC whose parameters are not at their initial values."""
     torch.manual_seed(0)
     config = TransformerConfig.benchmark(width=16, layers=layers, heads=2, max_length=8, **changes)
-    made = Transformer(config, "mhc", without=without, iterations=2).to(device)
+    rounds = {} if "mix" in without else {"iterations": 2}
+    made = Transformer(config, "mhc", without=without, **rounds).to(device)
     with torch.no_grad():
         for i, p in enumerate(made.parameters()):
             p.add_(normal(*p.shape, seed=10 + i, device=device), alpha=0.1)
