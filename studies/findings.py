@@ -2,16 +2,16 @@
 
     finding(row)            the effect, its variations and the verdict, or None without runs
     comparison_of(row)      the comparison itself
-    stalled(row)            how many runs of each arm ended as if they predicted zero
+    ends(row)               how the runs of each arm ended: diverged, stalled, below a predictor
 """
 
+import math
 from collections.abc import Mapping
 from functools import cache
 
 from studies.claims.hypothesis import HYPOTHESES, Hypothesis
-from studies.engine import results
-from studies.engine.judge import Finding, judge
-from studies.engine.judge import stalled as stalled_runs
+from studies.engine import judge, results
+from studies.engine.judge import Ends, Finding
 from studies.experiments.registry import STUDIES
 
 stored = cache(results.stored)
@@ -24,10 +24,17 @@ def finding(row: Hypothesis) -> Finding | None:
     Claims about the same comparison share its level.
     """
     comparison = comparison_of(row)
-    if comparison is None:
-        return None
+    return judged(row, comparison) if comparison else None
+
+
+def judged(row: Hypothesis, comparison: dict) -> Finding:
+    """Return what a comparison says about a claim, whoever made its runs.
+
+    Raises: ValueError for an arm without runs, or with fewer than two seeds.
+    """
     together = sum(_place(row) == _place(other) for other in HYPOTHESES)
-    return judge(comparison, row.claim, together, baselines_of(row) if row.claim.beats else {})
+    simple = baselines_of(row) if row.claim.beats else {}
+    return judge.judge(comparison, row.claim, together, simple)
 
 
 def comparison_of(row: Hypothesis) -> dict | None:
@@ -48,15 +55,18 @@ def part_of(row: Hypothesis, content: dict) -> dict | None:
     return found if made else None
 
 
-def stalled(row: Hypothesis) -> dict[str, tuple[int, int]]:
-    """Return by arm of a claim how many of its runs stalled, and how many finished.
+def ends(row: Hypothesis) -> dict[str, Ends]:
+    """Count by arm of a claim how its runs ended; empty without runs.
 
-    It is empty without runs, and for a task that has no loss of predicting zero.
+    None stalls where the task has no loss of predicting zero, and none beats a predictor where the
+    claim names none.
     """
     comparison = comparison_of(row)
-    zero = baselines_of(row).get("zero") if comparison else None
-    return {} if zero is None else {arm: stalled_runs(comparison["runs"], arm, zero)
-                                    for arm in row.claim.contrast}
+    if comparison is None:
+        return {}
+    simple = baselines_of(row)
+    known = {"zero": simple.get("zero", math.inf), "simple": simple.get(row.claim.beats, math.nan)}
+    return {arm: judge.ends(comparison["runs"], arm, **known) for arm in row.claim.contrast}
 
 
 def baselines_of(row: Hypothesis) -> Mapping[str, float]:

@@ -2,20 +2,32 @@
 
     HTML(table("mgt-synergy", "mgt-full"))     # claim, verdict, effect, variations
     verdict("mgt-synergy")                     # "open"
+    badge("mhc-gain")                          # "fails here, not varied"
 """
 
 import html
 import math
 import re
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 from studies import findings
 from studies.claims.hypothesis import HYPOTHESES, Hypothesis
 from studies.claims.observation import OBSERVATIONS, Observation
-from studies.engine import results
-from studies.engine.judge import STALLED, Claim, Effect, Finding, effect, log_loss, loss, with_base
+from studies.engine.judge import (
+    MARGIN,
+    STALLED,
+    Claim,
+    Effect,
+    Finding,
+    effect,
+    ends,
+    log_loss,
+    loss,
+    with_base,
+)
+from studies.engine.protocol import search_share
 
 VARIATIONS = ("next best", "half the steps", "twice the steps", "equal time")
 NOT_TRIED = "not tried"
@@ -52,9 +64,16 @@ def verdict(label: str) -> str:
     """
     one = row(label)
     if isinstance(one, Observation):
-        return one.verdict(results.stored(one.study))
+        return one.verdict(findings.stored(one.study))
     found = findings.finding(one)
     return found.verdict if found else NOT_TRIED
+
+
+def badge(label: str) -> str:
+    """A row's verdict, and whether no variation was made that could have turned it."""
+    one = row(label)
+    found = findings.finding(one) if isinstance(one, Hypothesis) else None
+    return verdict(label) + (", not varied" if found and found.untested else "")
 
 
 def said(effect: Effect | None, unit: str) -> str:
@@ -76,10 +95,48 @@ def stalled(label: str) -> str:
     It is "" for a row without runs, and for one whose task has no loss of predicting zero.
     """
     one = row(label)
-    counts = findings.stalled(one) if isinstance(one, Hypothesis) else {}
-    arms = "; ".join(f"{arm} on {n or 'none'} of {seeds} seeds" for arm, (n, seeds)
-                     in counts.items())
-    return f"Stalled, above {STALLED} of the loss of predicting zero: {arms}" if arms else ""
+    if not isinstance(one, Hypothesis) or "zero" not in _simple(one):
+        return ""
+    arms = "; ".join(f"{arm} on {of.stalled or 'none'} of {of.runs - of.diverged} seeds"
+                     for arm, of in findings.ends(one).items())
+    return f"Stalled, above {STALLED} of the loss of predicting zero: {arms}"
+
+
+def to_beat(label: str) -> str:
+    """Say which simple predictor a row's arms must beat, and how many runs of each do.
+
+    It is "" for a row without runs.
+    """
+    one = row(label)
+    if not isinstance(one, Hypothesis) or not findings.ends(one):
+        return ""
+    if not one.claim.beats:
+        return "It names no simple predictor to beat"
+    arms = "; ".join(f"{arm} on {of.beat or 'none'} of {of.runs} seeds"
+                     for arm, of in findings.ends(one).items())
+    return (f"To beat: “{one.claim.beats}”, {_simple(one)[one.claim.beats]:.4g}. More than "
+            f"{MARGIN:.0%} below it: {arms}")
+
+
+def _simple(one: Hypothesis) -> Mapping[str, float]:
+    """The simple predictors of a row's task; empty without runs."""
+    return findings.baselines_of(one) if findings.comparison_of(one) else {}
+
+
+def at_setting(label: str) -> str:
+    """Say at which setting the arms of a row report, such as "each at its best setting".
+
+    Raises: ValueError for a row without runs.
+    """
+    one = row(label)
+    comparison = findings.comparison_of(one) if isinstance(one, Hypothesis) else None
+    if comparison is None:
+        raise ValueError(f"row {label} has no runs here")
+    share = search_share(comparison)
+    if not share:
+        return "all at one rate"
+    length = "half" if share == 0.5 else f"{share:.2g} times"
+    return "each at its best setting" + (f" in runs {length} as long" if share < 1 else "")
 
 
 def table(*labels: str, link: str = "../book/hypotheses.html") -> str:
@@ -96,12 +153,12 @@ def table(*labels: str, link: str = "../book/hypotheses.html") -> str:
 
 def _line(hypothesis: Hypothesis, link: str) -> str:
     found, unit = findings.finding(hypothesis), hypothesis.unit
-    where = f'<a href="{link}#{hypothesis.label}">{verdict(hypothesis.label)}</a>'
+    where = f'<a href="{link}#{hypothesis.label}">{badge(hypothesis.label)}</a>'
     effects, varied = "", ""
     if found is not None:
         shown = "" if unit == RATIO else f"<br>{html.escape(unit)}"
         effects = said(found.effect, unit) + shown
-        if any(n for n, _ in findings.stalled(hypothesis).values()):
+        if any(of.stalled for of in findings.ends(hypothesis).values()):
             effects += f"<br>{html.escape(stalled(hypothesis.label))}"
         varied = "<br>".join(f"{name}: {said(found.varied.get(name), unit)}" for name in VARIATIONS)
     return (f'<tr><td class="claim">{html.escape(hypothesis.statement)}</td><td>{where}</td>'
@@ -131,15 +188,18 @@ def over_first(content: dict, part: str, unit: str = "nats") -> dict[str, tuple[
 def against_first(content: dict, part: str, unit: str = "nats") -> str:
     """Return a table of every finished arm of a comparison beside its first one.
 
-    The columns are weights, the time of a step, the loss, and the gains of `over_first`.
+    The columns are weights, the time of a step, the loss with the number of runs that diverged or
+    stalled, and the gains of `over_first`.
     """
     comparison, gains, lines = content.get(part, content), over_first(content, part, unit), []
+    zero = content.get("baselines", {}).get("zero", math.inf)
     first = next(iter(comparison["parameters"]))
     for arm in (first, *gains):
         losses = [loss(run) for run in comparison["runs"]
                   if run["model"] == arm and "validation_loss" in run]
+        apart = str(ends(comparison["runs"], arm, zero))
         cells = [f"{comparison['parameters'][arm]:,}", f"{comparison['pace'][arm]:.2f}",
-                 f"{statistics.mean(losses):.4g}",
+                 f"{statistics.mean(losses):.4g}" + (f", {apart}" if apart else ""),
                  *(said(gain, unit) for gain in gains.get(arm, (None, None)))]
         lines.append(f"<th>{html.escape(arm)}</th>" + "".join(f"<td>{cell}</td>" for cell in cells))
     head = "".join(f"<th>{name}</th>" for name in (
@@ -161,19 +221,19 @@ def entry(hypothesis: Hypothesis) -> str:
         parts.append(f"{_numbers(hypothesis, found)} {_runs(hypothesis, found, comparison)}")
     if found is not None and found.why:
         parts.append(f"{found.why[0].upper()}{found.why[1:]}.")
-    if still := stalled(hypothesis.label):
-        parts.append(f"{html.escape(still)}.")
+    parts += [f"{html.escape(told)}." for told in (
+        stalled(hypothesis.label), to_beat(hypothesis.label)) if told]
     if hypothesis.remark:
         parts.append(f"<em>{html.escape(hypothesis.remark)}</em>")
     return (f'<dt id="{hypothesis.label}"><a href="{chapter}">{html.escape(title)}</a>: '
-            f"<strong>{verdict(hypothesis.label)}</strong></dt><dd>{'<br>'.join(parts)}</dd>")
+            f"<strong>{badge(hypothesis.label)}</strong></dt><dd>{'<br>'.join(parts)}</dd>")
 
 
 def observed(rows: Iterable[Observation] = OBSERVATIONS) -> str:
     """What was seen in one real network: terms and their descriptions, with the numbers."""
     entries = []
     for one in rows:
-        content = results.stored(one.study)
+        content = findings.stored(one.study)
         mean, half = one.measured(content)
         number = (f"{mean:.3g}" + (f" ± {half:.2g}" if half else "")).replace("-", "−")
         border = f"above {one.above:.2g}" if one.below is None else f"below {one.below:.2g}"
@@ -202,9 +262,11 @@ def _runs(hypothesis: Hypothesis, found: Finding, comparison: dict) -> str:
     sizes = [comparison["parameters"][arm] for arm in hypothesis.claim.contrast]
     weights = " to ".join(f"{size:,}" for size in sorted({min(sizes), max(sizes)}))
     budget = comparison["budget"]
-    return (f"{found.effect.seeds} seeds of {weights} weights, {budget['steps']} steps of "
-            f"{budget['batch']}; results/{hypothesis.study}.{hypothesis.size}.json, commit "
-            f"{results.stored(hypothesis.study, hypothesis.size)['commit']}.")
+    ended = f"{found.effect.diverged or 'none'} diverged"
+    return (f"{found.effect.seeds + found.effect.diverged} seeds of {weights} weights, {ended}, "
+            f"{budget['steps']} steps of {budget['batch']}, {at_setting(hypothesis.label)}; "
+            f"results/{hypothesis.study}.{hypothesis.size}.json, commit "
+            f"{findings.stored(hypothesis.study, hypothesis.size)['commit']}.")
 
 
 def beside(study: str, size: str, content: dict) -> list[str]:
@@ -215,9 +277,12 @@ def beside(study: str, size: str, content: dict) -> list[str]:
         if (hypothesis.study, hypothesis.size) != (study, size) or comparison is None:
             continue
         try:
-            now = said(effect(comparison["runs"], hypothesis.claim), hypothesis.unit)
+            new = findings.judged(hypothesis, comparison)
         except ValueError as problem:  # an arm is missing, or there is a single seed
             now = str(problem)
+        else:
+            now = f"{said(new.effect, hypothesis.unit)}, {new.verdict}" + (
+                ", not varied" if new.untested else "")
         found = findings.finding(hypothesis)
         stored = f"; stored {said(found.effect, hypothesis.unit)}, {found.verdict}" if found else ""
         lines.append(f"{hypothesis.label}: {now}{stored}")
@@ -225,6 +290,9 @@ def beside(study: str, size: str, content: dict) -> list[str]:
 
 
 def count(hypotheses: Iterable[Hypothesis]) -> str:
-    """Return in words the number of rows with each verdict."""
-    verdicts = [verdict(hypothesis.label) for hypothesis in hypotheses]
-    return ", ".join(f"{verdicts.count(name)} {name}" for name in dict.fromkeys(verdicts))
+    """Return in words the number of rows with each verdict, and of those that weren't varied."""
+    rows = list(hypotheses)
+    verdicts = [verdict(one.label) for one in rows]
+    counted = ", ".join(f"{verdicts.count(name)} {name}" for name in dict.fromkeys(verdicts))
+    bare = sum(badge(one.label) != verdict(one.label) for one in rows)
+    return counted + (f"; {bare} of them not varied" if bare else "")

@@ -39,7 +39,7 @@ class Row(SphinxRole):
         if row.study:
             self.env.note_dependency(str(results.path_of(row.study, row.size)))
         page = self.env.app.builder.get_relative_uri(self.env.docname, LEDGER)
-        link = nodes.reference("", f"[{ledger.verdict(row.label)}]", internal=True,
+        link = nodes.reference("", f"[{ledger.badge(row.label)}]", internal=True,
                                refuri=f"{page}#{row.label}", classes=["ledger-row"],
                                reftitle=row.statement)
         return [link], []

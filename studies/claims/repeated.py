@@ -14,12 +14,14 @@ repeats several tables has a list of such entries.
 """
 
 import json
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from studies.claims.table import TABLES
+from studies.engine.judge import Ends, ends
 
 Number = tuple[float, float | None]  # a mean, and its deviation over seeds, or None if unknown
 
@@ -38,6 +40,7 @@ class Repeat:
     unit: str                                 # the unit of our numbers
     floor: float | None
     baselines: dict[str, float]
+    apart: dict[str, Ends]    # of our models with runs that diverged or stalled, on all seeds
 
 
 def repeats(folder: str | Path) -> list[Repeat]:
@@ -84,7 +87,19 @@ def _repeat(file: str, content: dict, claim: dict) -> Repeat:
              f"on {content['device']}")
     return Repeat(claim["table"], file, words, claim["differs"], reported, ours,
                   claim.get("unit", table.unit), claim.get("floor", content.get("floor")),
-                  claim.get("baselines", content.get("baselines", {})))
+                  claim.get("baselines", content.get("baselines", {})), _apart(content, claim))
+
+
+def _apart(content: dict, claim: dict) -> dict[str, Ends]:
+    """Count how the runs ended of each model some of whose runs stalled or diverged."""
+    zero = content.get("baselines", claim.get("baselines", {})).get("zero", math.inf)
+    named = set(claim.get("models", {}).values())
+    found = {}
+    for part in (content, *(part for part in content.values() if isinstance(part, dict))):
+        for arm in part.get("parameters", ()) if "protocol" in part else ():
+            if "rows" in claim or arm in named:
+                found[arm] = ends(part["runs"], arm, zero)
+    return {arm: of for arm, of in found.items() if str(of)}
 
 
 def _seeds(content: dict) -> set[int]:

@@ -11,7 +11,10 @@ number of claims about the same comparison (Bonferroni), so that all of them hol
 
     holds    the interval lies above, and no variation's mean lies below
     fails    the interval lies below, and no variation's mean lies above
-    open     anything else, and comparisons in which no arm learned enough to decide
+    open     anything else, and comparisons in which no arm learned enough to decide, or in which
+             an arm diverged on at least as many seeds as are left
+
+A verdict that none of these variations could have turned is `untested`, and pages say so.
 """
 
 import math
@@ -120,6 +123,26 @@ class Finding:
     verdict: str = OPEN
     why: str = ""                       # the reason for an open verdict
 
+    @property
+    def untested(self) -> bool:
+        """Whether no variation was made that could have turned the verdict."""
+        return NAMES.keys().isdisjoint(self.varied)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """How the runs of an arm ended, counted, since a mean over them doesn't show it."""
+
+    runs: int
+    diverged: int
+    stalled: int   # ended as if they predicted zero
+    beat: int      # ended more than `MARGIN` below the simple predictor
+
+    def __str__(self) -> str:
+        """What a mean over the other runs hides, such as "8 of 16 stalled"; "" if nothing."""
+        counts = {"diverged": self.diverged, "stalled": self.stalled}
+        return ", ".join(f"{n} of {self.runs} {name}" for name, n in counts.items() if n)
+
 
 def judge(comparison: dict, claim: Claim, together: int = 1,
           baselines: Mapping[str, float] | None = None) -> Finding:
@@ -146,6 +169,9 @@ def judge(comparison: dict, claim: Claim, together: int = 1,
     verdict, why = {1: HOLDS, -1: FAILS, 0: OPEN}[side], ""
     if not learned(comparison["runs"], claim, baselines or {}):
         verdict, why = OPEN, f"no arm beats “{claim.beats}”, so it decides nothing"
+    elif found.diverged >= found.seeds:
+        verdict = OPEN
+        why = f"an arm diverges on {found.diverged} of {found.diverged + found.seeds} seeds"
     elif not side:
         why = "the interval holds the border"
     elif turned:
@@ -200,13 +226,18 @@ def contrasts(runs: Iterable[dict], claim: Claim) -> tuple[list[float], int]:
             for i in range(len(whole))], len(shared) - len(whole)
 
 
-def stalled(runs: Iterable[dict], arm: str, zero: float) -> tuple[int, int]:
-    """Return the number of an arm's finished runs that ended as if they predicted zero, and of all.
+def ends(runs: Iterable[dict], arm: str, zero: float = math.inf,
+         simple: float = math.nan) -> Ends:
+    """Count how an arm's runs ended.
 
-    Those end above `STALLED` of the loss of predicting zero.
+    Arguments:
+        zero: the loss of predicting zero; a run above `STALLED` of it stalled.
+        simple: the loss of the predictor to beat.
     """
-    losses = [loss(run) for run in runs if run["model"] == arm and "validation_loss" in run]
-    return sum(value > STALLED * zero for value in losses), len(losses)
+    own = [run for run in runs if run["model"] == arm]
+    losses = [loss(run) for run in own if "validation_loss" in run]
+    return Ends(len(own), len(own) - len(losses), sum(value > STALLED * zero for value in losses),
+                sum(value < (1 - MARGIN) * simple for value in losses))
 
 
 def learned(runs: Iterable[dict], claim: Claim, baselines: Mapping[str, float]) -> bool:

@@ -127,6 +127,17 @@ class Protocol:
             rates, shares = sorted(rates + more[0]), shares + more[1]
 
 
+def search_share(comparison: dict) -> float:
+    """The steps of a search's runs over those of the runs that report; 0 without a search.
+
+    Below 1 a stored comparison says which setting is best for shorter runs than it reports.
+    """
+    protocol, steps = comparison["protocol"], comparison["budget"]["steps"]
+    if len(protocol["rates"]) * len(protocol["warmups"] or (None,)) < 2:
+        return 0.0
+    return (protocol["search_steps"] or steps) / steps
+
+
 def beyond(best: Setting, rates: Sequence[float],
            shares: Sequence[float | None]) -> tuple[list[float], list[float]]:
     """Return the rates and warm-ups to add to a grid whose best setting lies on the edge."""

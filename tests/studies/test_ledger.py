@@ -4,6 +4,7 @@ import html
 import json
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,10 @@ import pytest
 from studies import ledger
 from studies.claims.hypothesis import BOOK, HYPOTHESES
 from studies.claims.observation import OBSERVATIONS
-from studies.engine import results
 from studies.engine.judge import Effect
 from studies.engine.protocol import WARMUPS
 from studies.experiments.registry import STUDIES
-from studies.findings import baselines_of, comparison_of, part_of
+from studies.findings import baselines_of, comparison_of, part_of, stored
 from studies.ledger import NOT_TRIED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,6 +25,11 @@ TRIED = [h for h in READ_OFF if comparison_of(h)]
 FILES = {(h.study, h.part, h.size): h for h in TRIED}
 rows = pytest.mark.parametrize("row", READ_OFF, ids=lambda row: row.label)
 files = pytest.mark.parametrize("row", FILES.values(), ids=[" ".join(key) for key in FILES])
+
+
+@cache
+def entry(row):
+    return ledger.entry(row)
 
 
 def text(path):
@@ -62,7 +67,7 @@ def test_a_row_waits_until_all_of_its_arms_are_finished():
 
 @files
 def test_a_file_of_the_ledger_was_made_by_a_commit_and_by_the_rule(row):
-    content = results.stored(row.study, row.size)
+    content = stored(row.study, row.size)
     assert content["uncommitted changes"] is False and content["commit"]
     protocol = comparison_of(row)["protocol"]
     if row.size == "cpu" and len(protocol["rates"]) > 1:
@@ -87,9 +92,54 @@ def test_every_best_setting_lies_inside_of_what_was_tried(row):
 def test_a_row_that_was_tried_has_a_verdict_and_says_its_numbers(row):
     found = ledger.finding(row.label)
     assert found.effect.seeds + found.effect.diverged >= 3
-    shown = ledger.entry(row)
+    shown = entry(row)
     assert ledger.said(found.effect, row.unit) in shown and f'id="{row.label}"' in shown
-    assert f">{ledger.verdict(row.label)}</a>" in ledger.table(row.label)
+    assert f">{ledger.badge(row.label)}</a>" in ledger.table(row.label)
+    assert f"{found.effect.diverged or 'none'} diverged" in shown
+
+
+@pytest.mark.parametrize("row", HYPOTHESES, ids=lambda row: row.label)
+def test_a_row_that_passed_no_variation_says_so_in_its_badge(row):
+    comparison = comparison_of(row) or {}
+    made = [name for name in ("next best", "half the steps", "twice the steps")
+            if row.claim.varies and any(run["model"] in row.claim.contrast for run in
+                                        comparison.get("sensitivity", {}).get(name, ()))]
+    bare = bool(comparison) and not made
+    assert ledger.badge(row.label) == ledger.verdict(row.label) + ", not varied" * bare
+
+
+@pytest.mark.parametrize("row", TRIED, ids=lambda row: row.label)
+def test_a_row_says_what_is_to_beat_and_how_many_runs_do(row):
+    said, name = ledger.to_beat(row.label), row.claim.beats
+    assert html.escape(said) in entry(row)
+    if not name:
+        assert said == "It names no simple predictor to beat"
+    for arm in row.claim.contrast if name else ():
+        own = [run for run in comparison_of(row)["runs"] if run["model"] == arm]
+        n = sum("validation_loss" in run and
+                run["validation_loss"][-1] < 0.98 * baselines_of(row)[name] for run in own)
+        assert f"“{name}”, {baselines_of(row)[name]:.4g}" in said
+        assert f"{arm} on {n or 'none'} of {len(own)} seeds" in said
+
+
+TABLED = [h for h in FILES.values() if "equal time" in comparison_of(h)["sensitivity"]]
+
+
+@pytest.mark.parametrize("row", TABLED, ids=lambda row: f"{row.study} {row.part}")
+def test_a_table_of_means_counts_the_runs_that_stalled_or_diverged(row):
+    content, comparison = stored(row.study, row.size), comparison_of(row)
+    lost = next(iter(comparison["parameters"]))
+    own = [run for run in comparison["runs"] if run["model"] == lost]
+    ended = [run for run in own if "validation_loss" in run]
+    part = {**comparison, "runs": [run for run in comparison["runs"] if run not in ended[-2:]]
+            + [{"model": lost, "seed": run["seed"], "diverged": True} for run in ended[-2:]]}
+    shown = ledger.against_first({**content, **part, row.part: part}, row.part)
+    assert f"2 of {len(own)} diverged" in shown
+    for arm in comparison["parameters"]:
+        zero = content.get("baselines", {}).get("zero")
+        n = zero and sum(run["validation_loss"][-1] > 0.3 * zero for run in part["runs"]
+                         if run["model"] == arm and "validation_loss" in run)
+        assert not n or f"{n} of {len(own)} stalled" in shown
 
 
 @pytest.mark.parametrize("row", TRIED, ids=lambda row: row.label)
@@ -101,8 +151,46 @@ def test_a_row_says_how_many_runs_of_each_arm_stalled_where_zero_can_be_predicte
                 if run["model"] == arm and "validation_loss" in run]
         n = sum(loss > 0.3 * zero for loss in ends)
         shown = f"{arm} on {n or 'none'} of {len(ends)} seeds"
-        assert shown in said and html.escape(shown) in ledger.entry(row)
+        assert shown in said and html.escape(said) in entry(row)
         assert not n or html.escape(shown) in ledger.table(row.label)
+
+
+@pytest.mark.parametrize("row", TRIED, ids=lambda row: row.label)
+def test_a_row_says_how_long_the_search_for_its_settings_was(row):
+    found = comparison_of(row)
+    protocol, steps = found["protocol"], found["budget"]["steps"]
+    said = ledger.at_setting(row.label)
+    assert f", {said}; results/" in entry(row)
+    if len(found["search"]["runs"]) == 0:
+        assert said == "all at one rate"
+    else:
+        short = protocol["search_steps"] not in (None, steps)
+        assert said == "each at its best setting" + " in runs half as long" * short
+
+
+SHORT = {h.label for h in TRIED if "half as long" in ledger.at_setting(h.label)}
+SHORT_FILES = {h.study for h in TRIED if h.label in SHORT} - {"echo"}  # one of its parts is short
+BEST = re.compile(r"best[ -](?:learning[ -])?(?:rate|setting)")
+
+
+@pytest.mark.parametrize("path", [*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("book/*.ipynb"),
+                                  *ROOT.glob("book/*.md")], ids=lambda path: path.name)
+def test_a_page_calls_a_setting_the_best_one_only_where_the_search_had_the_full_length(path):
+    cells = ([{"cell_type": "markdown", "source": [path.read_text()]}] if path.suffix == ".md"
+             else json.loads(path.read_text())["cells"])
+    for cell in cells:
+        source = "".join(cell["source"])
+        cut = r"(?!)" if cell["cell_type"] == "code" else r"\n\s*\n|\n(?=- |\|)"
+        for block in re.split(cut, source):
+            reads = any(f"`{label}`" in block or f'"{label}"' in block for label in SHORT) or any(
+                f'stored("{study}")' in block for study in SHORT_FILES)
+            if reads and BEST.search(block):
+                assert "half as long" in block or "at_setting" in block, block
+
+
+def test_the_table_at_a_million_weights_says_what_it_measures_until_its_search_is_longer():
+    page = text(ROOT / "book/hypotheses.ipynb")
+    assert ("leaves the plateau first" in page) == ("mhc-gain" in SHORT)
 
 
 def test_an_effect_is_said_with_the_digits_that_its_interval_leaves():

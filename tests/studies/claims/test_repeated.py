@@ -56,6 +56,18 @@ def test_a_file_may_repeat_several_tables(tmp_path):
     assert lengths.floor is None and lengths.baselines == {}  # the file's are of its losses
 
 
+@pytest.mark.parametrize("claim", [CLAIM, {"table": "emhc-table-12", "differs": "length",
+                                           "rows": {"multi": {"GPT": [0.5, None]}}}])
+def test_a_mean_comes_with_the_count_of_runs_that_stalled_or_diverged(tmp_path, claim):
+    runs = [*RUN["runs"], {"model": "plain", "seed": 3, "diverged": True}]
+    (tmp_path / "run.json").write_text(json.dumps(RUN | {
+        "runs": runs, "baselines": {"zero": 9.0}, "reproduces": claim, "protocol": {},
+        "parameters": {"plain": 1}}))
+    [found] = repeats(tmp_path)
+    assert {arm: str(of) for arm, of in found.apart.items()} == {
+        "plain": "1 of 4 diverged, 1 of 4 stalled"}
+
+
 @pytest.mark.parametrize("claim, missing",
                          [({"table": "emhc-table-99"}, "emhc-table-99"),
                           ({"row": "triple"}, "triple"),

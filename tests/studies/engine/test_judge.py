@@ -10,11 +10,12 @@ from studies.engine.judge import (
     OPEN,
     STALLED,
     Claim,
+    Ends,
     effect,
+    ends,
     judge,
     log_loss,
     measured,
-    stalled,
 )
 
 GAIN = Claim({"additive": 1, "delta": -1})
@@ -119,8 +120,30 @@ def test_a_spread_is_that_around_the_mean_of_the_seeds(factor):
 
 def test_a_run_stalls_above_a_share_of_the_loss_of_predicting_zero():
     arms = runs(additive=[STALLED - 0.01, STALLED + 0.01, None, 5.0], delta=[0.1])
-    assert stalled(arms, "additive", 1.0) == (2, 3) and stalled(arms, "additive", 0.1) == (3, 3)
-    assert stalled(arms, "delta", 1.0) == (0, 1)
+    assert ends(arms, "additive", 1.0) == Ends(4, diverged=1, stalled=2, beat=0)
+    assert ends(arms, "additive", 0.1).stalled == 3 and ends(arms, "delta", 1.0).stalled == 0
+    assert str(ends(arms, "additive", 1.0)) == "1 of 4 diverged, 2 of 4 stalled"
+    assert str(ends(arms, "delta", 1.0)) == ""
+
+
+def test_a_run_beats_the_simple_predictor_by_a_margin():
+    arms = runs(additive=[2.0, 2.65, 2.7, None])
+    assert ends(arms, "additive", simple=2.7).beat == 1 and ends(arms, "additive").beat == 0
+
+
+def test_a_verdict_is_untested_where_nothing_but_equal_time_varied():
+    assert judge(comparison(BETTER), GAIN).untested
+    assert judge(comparison(BETTER, equal_time=BETTER), GAIN).untested
+    assert not judge(comparison(BETTER, next_best=BETTER), GAIN).untested
+
+
+@pytest.mark.parametrize("left, verdict", [(2, OPEN), (3, HOLDS)])
+def test_where_as_many_seeds_diverge_as_are_left_nothing_is_decided(left, verdict):
+    lost = runs(additive=[3.0, 3.01, 3.0, 3.0, 3.0][:left + 2],
+                delta=[2.5, 2.51, 2.5, 2.5, 2.5][:left] + [None] * 2)
+    found = judge(comparison(lost), GAIN)
+    assert found.verdict == verdict and (found.effect.seeds, found.effect.diverged) == (left, 2)
+    assert (found.why == "an arm diverges on 2 of 4 seeds") == (verdict == OPEN)
 
 
 def test_a_quantity_that_variations_lack_is_not_looked_for_there():
