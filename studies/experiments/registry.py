@@ -2,12 +2,15 @@
 
 from studies.experiments import (
     delta,
+    delta_pools,
     echo,
     emhc,
     emhc_gates,
+    gt_parts,
     gt_text,
     headline,
     hyper_gain,
+    jpmhc_exact,
     mgt_ablation,
     mgt_depth,
     mgt_rank,
@@ -25,6 +28,7 @@ from studies.experiments import (
 
 STUDIES = {study.name: study for study in (
     delta.STUDY,
+    delta_pools.STUDY,
     echo.STUDY,
     emhc.ECHO,
     emhc_gates.STUDY,
@@ -32,9 +36,11 @@ STUDIES = {study.name: study for study in (
     emhc.GYROSCOPE,
     emhc.NEAR_PI_MULTI,
     emhc.NEAR_PI_SINGLE,
+    gt_parts.STUDY,
     gt_text.STUDY,
     headline.STUDY,
     hyper_gain.STUDY,
+    jpmhc_exact.STUDY,
     mgt_ablation.STUDY,
     mgt_depth.STUDY,
     mgt_rank.STUDY,

@@ -51,10 +51,12 @@ def test_a_row_is_read_off_arms_that_its_study_has(row):
         assert row.claim.beats in baselines_of(row)
 
 
-def test_a_row_that_nothing_here_can_try_says_why():
+def test_a_row_that_was_not_tried_says_why_or_names_the_command():
     for h in HYPOTHESES:
         if not h.study:
             assert ledger.verdict(h.label) == NOT_TRIED and h.remark and h.source != BOOK, h.label
+        elif comparison_of(h) is None:
+            assert f"`python -m studies {h.study}`" in h.remark, h.label
 
 
 def test_a_row_waits_until_all_of_its_arms_are_finished():
