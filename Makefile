@@ -8,6 +8,7 @@
 # make serve        shows the built book in a browser
 # make lab          opens the notebooks live
 # make model        fetches a small pretrained network, once  (NAME=smollm2-135m)
+# make corpus       fetches a text of 4 MB, once  (NAME=king-james)
 # make class        makes notebooks, slides, sheets and quizzes for a class  (ONLY="02 05")
 # make pdf          prints the book as one PDF, in _build/release
 # make epub         makes an EPUB of it, in _build/release
@@ -26,7 +27,7 @@ JOBS ?= 2
 export OMP_NUM_THREADS := 1
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: book test lint unit site-tests browser machines margins stored-live serve lab model class pdf epub zip dist release address clean
+.PHONY: book test lint unit site-tests browser machines margins stored-live serve lab model corpus class pdf epub zip dist release address clean
 .DELETE_ON_ERROR:
 
 book: .venv/ready
@@ -69,6 +70,9 @@ lab: .venv/ready
 
 model: .venv/ready
 	$(BIN)/python -m geolab.models.pretrained $(or $(NAME),smollm2-135m)
+
+corpus: .venv/ready
+	$(BIN)/python -m geolab.tasks.corpora $(or $(NAME),king-james)
 
 class: book
 	@$(BIN)/python tools/class_kit.py $(if $(ONLY),--only $(ONLY))

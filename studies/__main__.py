@@ -39,7 +39,8 @@ A study has a name, a question, and some of three sizes:
   python -m studies delta --out mine.json  the same into a file of your own
   python -m studies emhc_gates --size paper --so-far
                                            a long one: write what is finished of it
-  python -m studies delta --size paper --corpus texts --out mine.json
+  python -m studies headline --corpus king-james --out mine.json
+                                           on a larger text, which `make corpus` fetches once; or
                                            on your own folder of .txt files
   python -m studies delta --lr 7e-3 --warmup 0.2 --out mine.json
                                            at one setting of yours, and what the ledger's rows
@@ -249,7 +250,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--force", metavar="REASON", default="",
         help="replace the file, or use checkpoints of other code; the file keeps the reason")
     add("--corpus", metavar="TEXT",
-        help="replaces text that is streamed: a folder of .txt files, or a name")
+        help="replaces the study's text: a folder of .txt files, or a name; `make corpus` fetches "
+             "king-james once")
     add("--folder", type=Path,
         help="for checkpoints (default runs; with --check runs/again, which is deleted in the end)")
     add("--dry-run", action="store_true",

@@ -10,13 +10,13 @@ command.
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from geolab import distributed
 from geolab.checks import require_count, require_option
-from geolab.tasks import Task
-from geolab.tasks.stream import Stream
-from geolab.tasks.text import Corpus
+from geolab.tasks import Task, corpora
+from geolab.tasks.text import CORPORA, Corpus
 from geolab.training import require_shares
 from studies.engine import sources
 from studies.engine.arm import Arm, Unfinished, train
@@ -66,7 +66,7 @@ class Part:
         arms: names of the arms; None takes all.
         seeds: in place of the arms' own. A search keeps the seeds that the whole study has for it.
         engine: fields of Engine in place of the arms' own.
-        corpus: replaces the text that is streamed: a name, or a folder of .txt files.
+        corpus: replaces the text of all tasks on text: a name, or a folder of .txt files.
         setting: a learning rate and a warm-up for all arms, in place of their search; nothing is
             varied then.
     """
@@ -80,16 +80,17 @@ class Part:
     def of(self, study: Study, size: str) -> list[Arm]:
         """Return the selected arms of a study, with the selection's seeds, engine and setting.
 
-        Raises: Refused for a size or an arm that the study doesn't have, seeds that repeat, or a
-            corpus where none is streamed.
+        Raises: Refused for a size or an arm that the study doesn't have, seeds that repeat, a
+            corpus where no task is on text, one that isn't on this machine, and one for an arm that
+            measures its models on a text of its own.
         """
         arms = study.arms(size)
         known = {arm.name for arm in arms}
         with asked():
             for name in self.arms or ():
                 require_option("arm", name, sorted(known))
-            if self.corpus is not None and not any(isinstance(arm.task, Stream) for arm in arms):
-                raise ValueError("corpus replaces text that is streamed, and this study streams "
+            if self.corpus is not None and not any(isinstance(arm.task, Corpus) for arm in arms):
+                raise ValueError("corpus replaces the text of tasks on text, and this study has "
                                  f"none at size {size}, got {self.corpus}")
             return [self._changed(arm) for arm in arms
                     if self.arms is None or arm.name in self.arms]
@@ -102,9 +103,39 @@ class Part:
         if self.setting is not None:
             arm = replace(arm, budget=at(self.setting, arm.budget),
                           protocol=Protocol.stated(self.setting.lr, arm.protocol.seeds))
-        if self.corpus is not None and isinstance(arm.task, Stream):
-            arm = replace(arm, task=replace(arm.task, corpus=self.corpus))
+        if self.corpus is not None and isinstance(arm.task, Corpus):
+            name = self.corpus
+            folder = str(corpora.folder(name)) if name in corpora.PUBLISHED else name
+            arm = on_task(arm, replace(arm.task, corpus=folder))
         return arm
+
+
+def on_task(arm: Arm, task: Task) -> Arm:
+    """Return the arm on another task, on which it measures its models too.
+
+    Raises: ValueError for an arm whose measurement doesn't take the task as an argument.
+    """
+    measures = {}
+    for name in ("measure", "untrained"):
+        of = getattr(arm, name)
+        if of is not None and not (isinstance(of, partial) and arm.task in of.args):
+            raise ValueError(f"corpus must stay as it is for arm {arm.name!r}, which measures its "
+                             f"models on a text that its study names, got {task!r}")
+        measures[name] = of and partial(of.func, *(
+            task if one == arm.task else one for one in of.args), **of.keywords)
+    return replace(arm, task=task, **measures)
+
+
+def texts(arms: Sequence[Arm]) -> dict[str, dict]:
+    """Return by part which text its task reads: its name, and its SHA-256 where it is at hand."""
+    found = {}
+    for arm in arms:
+        if isinstance(arm.task, Corpus) and arm.part not in found:
+            name = arm.task.corpus
+            at_hand = name not in CORPORA
+            found[arm.part] = {"corpus": Path(name).name if at_hand else name} | (
+                {"sha256": corpora.sha256(name)} if at_hand else {})
+    return found
 
 
 def run_study(study: Study, size: str = "cpu", part: Part = Part(), *, device: str = "cpu",
@@ -156,7 +187,8 @@ def run_study(study: Study, size: str = "cpu", part: Part = Part(), *, device: s
     found = by_part(*zip(*(done[key] for key in map(key_of, arms) if key in done), strict=True))
     return {"command": command(study, size, device, part), "device": device,
             "processes": distributed.world(), "trained by": code, **forced, **told,
-            "engine": {arm.part: asdict(arm.engine) for arm in arms}, "unfinished": missing,
+            "engine": {arm.part: asdict(arm.engine) for arm in arms}, "texts": texts(arms),
+            "unfinished": missing,
             "seconds_not_quoted": sum(one["seconds_not_quoted"] for one in found.values()),
             **study.arrange(found, {arm.part: arm.task for arm in arms}, size)}
 

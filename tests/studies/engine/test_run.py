@@ -140,7 +140,7 @@ def test_a_field_of_the_engine_takes_the_place_of_its_own(tmp_path):
     ({"part": Part(["cubic"])}, "arm must be one of 'biased', 'linear', got 'cubic'"),
     ({"part": Part(seeds=(0, 0))}, "seeds must differ, got 0, 0"),
     ({"part": Part(seeds=())}, r"seeds must hold at least one number, got \(\)"),
-    ({"part": Part(corpus="texts")}, "corpus replaces text that is streamed, and this study"),
+    ({"part": Part(corpus="texts")}, "corpus replaces the text of tasks on text, and this study"),
     ({"jobs": 0}, "jobs must be at least 1, got 0")])
 def test_what_is_not_there_is_refused(wrong, message, tmp_path):
     with pytest.raises(ValueError, match=message):
