@@ -106,7 +106,8 @@ class Part:
         if self.corpus is not None and isinstance(arm.task, Corpus):
             name = self.corpus
             folder = str(corpora.folder(name)) if name in corpora.PUBLISHED else name
-            arm = on_task(arm, replace(arm.task, corpus=folder))
+            task = replace(arm.task, corpus=folder)  # type: ignore[bad-specialization]
+            arm = on_task(arm, task)
         return arm
 
 
