@@ -248,7 +248,8 @@ class TestStatic:
             axes.plot(np.random.RandomState(seed).randn(20_000).cumsum(), rasterized=False)
             return figure
 
-        message = r"the frames of noise take [\d,]+ bytes, more than 400,000: use fewer values"
+        message = (r"the frames of noise take [\d,]+ bytes as they travel, more than 300,000: "
+                   "use fewer values")
         with pytest.raises(ValueError, match=message):
             explore(noise, seed=range(6))
 
