@@ -42,10 +42,11 @@ def error(picture: str, drawn: str) -> float:
 
 
 def bend(frames: list[str]) -> int:
-    """The index of the frame that is farthest from the middle of its neighbours. 0 < index."""
+    """The index of the frame that is farthest from the middle of its alike neighbours, from 1."""
     def far(k: int) -> float:
         middle = between(frames[k - 1], frames[k + 1], 0.5)
-        return 0.0 if middle is None else error(middle, frames[k])
+        off = float("inf") if middle is None else error(middle, frames[k])
+        return off if off < float("inf") else -1.0
     return max(range(1, len(frames) - 1), key=far, default=1)
 
 

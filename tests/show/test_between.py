@@ -42,6 +42,8 @@ def test_the_error_is_in_units_that_a_reader_sees(old, new, units):
 def test_the_bend_is_where_the_frame_is_farthest_from_its_neighbours_mean():
     assert bend([A.replace("M 0", f"M {x}") for x in (0, 1, 2, 13, 14)]) in (2, 3)
     assert bend([A, B]) == 1
+    other = A.replace("M 0 10", "M 0 10 L 5 6")  # beside it there is no middle
+    assert bend([other, A, A, A]) == 2 and bend([A, other, A, A, A]) == 3
 
 
 # ---------------------------------------------------------------- sliders that say they are smooth
