@@ -24,7 +24,7 @@ STYLE = Path(__file__).with_name("paper.css")
 TEXT_WIDTH = 642  # pixels between the margins of paper.css
 MINUTES = 20      # for each step of the browser
 # parts of a page for a screen or a pointer alone, and folded code, which draws or imports
-NOT_ON_PAPER = ("script, noscript, .headerlink, .copybtn, .geolab-sliders, "
+NOT_ON_PAPER = ("script, noscript, .geolab-still, .headerlink, .copybtn, .geolab-sliders, "
                 "details.hide.above-input, .tag_hide-input > .cell_input, "
                 "summary > .collapsed")
 DEAD = """() => [...document.querySelectorAll('a[href^="#"]')].map(link => link.hash.slice(1))
@@ -115,7 +115,7 @@ def _drawn(image: Tag, path: Path) -> None:
 def _side_by_side(slider: Tag) -> None:
     """Put a few frames in the place of a slider's one picture, each over its values."""
     data = json.loads(slider.find("script", type="application/json").string)
-    starts = [int(track["value"]) for track in slider.select("input[type=range]")]
+    starts = [_start(of.select("input")) for of in slider.select(".geolab-slider")]
     marks = [{int(mark["data-at"]): mark.get_text() for mark in of.select("[data-at]")}
              for of in slider.select(".geolab-slider")]
     shown = []
@@ -133,6 +133,14 @@ def _side_by_side(slider: Tag) -> None:
                      f'<p><b>{escape(said)}</b>{": " + escape(meant) if meant else ""}</p></div>')
     grid = BeautifulSoup(f'<div class="frames">{"".join(shown)}</div>', "html.parser")
     slider.find(attrs={"role": "img"}).replace_with(grid)
+
+
+def _start(inputs: list[Tag]) -> int:
+    """The index of the first value of a track, or of the radio buttons of a choice."""
+    track, *others = inputs
+    if not others:
+        return int(track["value"])
+    return [one.has_attr("checked") for one in inputs].index(True)
 
 
 def choices(counts: list[int], starts: list[int], marks: list[dict]) -> list[tuple[int, ...]]:

@@ -3,6 +3,7 @@
 Frames are SVG, and share their lines, so that twenty of them take little more than a few.
 """
 
+import gzip
 import html
 import itertools
 import json
@@ -14,9 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from IPython.display import HTML
 
+from geolab.show.between import bend, between, error
 from geolab.show.figures import printed, toned
 
-MOST_BYTES = 400_000
+MOST_BYTES = 300_000  # of a page as it travels, compressed
 SCRIPT = (Path(__file__).parent / "sliders.js").read_text()
 
 
@@ -29,6 +31,8 @@ class Shown(NamedTuple):
     words: str
     marks: dict[int, str]   # index of a value -> what happens there
     start: int              # index of the first value that is shown
+    smooth: bool            # whether a drag shows pictures between its frames
+    choice: bool            # whether its values are buttons, of which one is chosen
 
 
 def page(frame: Callable[..., str], values: Sequence[list], sliders: list[Shown], alt: str,
@@ -41,7 +45,8 @@ def page(frame: Callable[..., str], values: Sequence[list], sliders: list[Shown]
         alt: the message of the picture in words.
         caption: stands under the sliders.
         name: the name of the drawing function, for errors.
-    Raises: ValueError for frames that are too large for a page.
+    Raises: ValueError for frames that are too large for a page, or a smooth slider whose picture
+        between two frames isn't the drawn one.
     """
     drawn = [frame(*chosen).strip().split("\n") for chosen in itertools.product(*values)]
     lines: dict[tuple[str, int], int] = {}
@@ -52,20 +57,61 @@ def page(frame: Callable[..., str], values: Sequence[list], sliders: list[Shown]
                       ensure_ascii=False, separators=(",", ":"))
     # "</script" would end the script, and "<!--<script" would hide its end
     data = data.replace("</", "<\\/").replace("<!", "<\\u0021")
-    first = int(np.ravel_multi_index([shown.start for shown in sliders],
-                                     [len(shown.values) for shown in sliders]))
+    starts = [shown.start for shown in sliders]
+    grid = np.arange(len(drawn)).reshape([len(shown.values) for shown in sliders])
+    first = grid[tuple(starts)]
+    for axis, shown in enumerate(sliders):
+        if shown.smooth:
+            along = grid[(*starts[:axis], slice(None), *starts[axis + 1:])]
+            others = [options[k] for options, k in zip(values, starts, strict=True)]
+
+            def at(value, axis=axis, others=others):
+                return frame(*others[:axis], value, *others[axis + 1:])
+
+            _check_between(at, values[axis], ["\n".join(drawn[k]) for k in along],
+                           f"{name} between {shown.name}")
     picture = "\n".join(drawn[first])
     under = f'<div class="geolab-caption">{toned(caption)}</div>' if caption else ""
     text = (f'<div class="geolab-explore">'
             f'<div role="img" aria-label="{html.escape(alt)}">{picture}</div>'
-            f'<div class="geolab-sliders" hidden>{"".join(map(_slider, sliders))}</div>{under}'
-            f'<noscript>The slider needs JavaScript; this is its first frame.</noscript>'
+            f'<div class="geolab-sliders" hidden>{"".join(map(_control, sliders))}</div>{under}'
+            f'<p class="geolab-still">The slider needs JavaScript; this is its first picture.</p>'
             f'<script type="application/json">{data}</script><script>{SCRIPT}</script></div>')
-    size = len(text.encode())
+    size = len(gzip.compress(text.encode()))
     if size > MOST_BYTES:
-        raise ValueError(f"the frames of {name} take {size:,} bytes, more than "
+        raise ValueError(f"the frames of {name} take {size:,} bytes as they travel, more than "
                          f"{MOST_BYTES:,}: use fewer values, or fewer points per curve")
     return HTML(text)
+
+
+def _check_between(frame: Callable[[float], str], values: list, drawn: list[str],
+                   called: str) -> None:
+    """Compare pictures half-way with drawn ones, on both sides of the frame that bends most."""
+    most = bend(drawn)
+    for k in range(most - 1, min(most + 1, len(drawn) - 1)):
+        low, high = values[k:k + 2]
+        picture = between(drawn[k], drawn[k + 1], 0.5)
+        off = 0 if picture is None else error(picture, frame((low + high) / 2).strip())
+        if off > 1:
+            raise ValueError(f"half-way, the picture of {called} = {low:g} and {high:g} is "
+                             f"{off:.1f} line widths from the drawn one: "
+                             "give more values there, or leave smooth out")
+
+
+def _control(shown: Shown) -> str:
+    return _choice(shown) if shown.choice else _slider(shown)
+
+
+def _choice(shown: Shown) -> str:
+    """Its name, and a radio button with each value. The script gives the buttons a common name."""
+    words = f" <span>{printed(shown.words)}</span>" if shown.words else ""
+    marks = {k: f": {printed(said)}" for k, said in shown.marks.items()}
+    buttons = "".join(
+        f'<label><input type="radio" autocomplete="off"{" checked" * (k == shown.start)}> '
+        f'<span>{printed(value)}</span>{marks.get(k, "")}</label>'
+        for k, value in enumerate(shown.values))
+    return (f'<fieldset class="geolab-slider"><legend class="geolab-name"><strong>'
+            f'{html.escape(shown.symbol)}</strong>{words}</legend>{buttons}</fieldset>')
 
 
 def _slider(shown: Shown) -> str:
@@ -80,6 +126,7 @@ def _slider(shown: Shown) -> str:
     return (f'<div class="geolab-slider"><div class="geolab-name"><strong>'
             f'{html.escape(shown.symbol)}</strong>{words} =\u00a0<output></output></div>'
             f'<input type="range" min="0" max="{last}" value="{shown.start}" autocomplete="off" '
+            f'{"data-smooth " * shown.smooth}'
             f'aria-label="{called}{said}" style="--ticks:{max(last, 1)}">'
             f'<div class="geolab-ends" aria-hidden="true"><span>{html.escape(shown.values[0])}'
             f'</span><span>{html.escape(shown.values[-1])}</span></div>'

@@ -5,7 +5,7 @@
 
 In a live kernel, a move of a slider calls `draw` again. While the book is built, the environment
 variable GEOLAB_EXPLORE is "static". Then frames.py draws every combination of values once, for a
-page without a kernel.
+page without a kernel. A drag there shows pictures between its frames (between.py).
 """
 
 import html
@@ -16,12 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import ipywidgets
+import matplotlib
 from matplotlib.figure import Figure
 
 from geolab.show import frames
 from geolab.show.figures import captioned, svg
 
 MOST_FRAMES = 100
+MOST_BUTTONS = 5     # beside a picture; more words stand on a slider
 MILLISECONDS = 350   # between two frames while a slider plays
 SYMBOLS = {"beta": "β", "gate": "γ", "alpha": "α", "eps": "ε", "mu": "μ", "rho": "ρ",
            "depth": "L", "layers": "L"}
@@ -34,29 +36,48 @@ class Slider(NamedTuple):
     words: str                 # what the quantity is called
     marks: dict[int, str]      # index of a value -> what happens there
     start: int                 # index of the first value that is shown
+    smooth: bool               # whether it has values between those
+
+    @property
+    def choice(self) -> bool:
+        """Whether its values are two or a few words, for buttons, of which one is chosen."""
+        count = len(self.values)
+        return count == 2 or (2 < count <= MOST_BUTTONS and not _numbers(self.values))
 
 
-def slider(values: Sequence, words: str = "", marks: Mapping | None = None, start=None) -> Slider:
+def slider(values: Sequence, words: str = "", marks: Mapping | None = None, start=None,
+           smooth: bool = False) -> Slider:
     """Make a slider for `explore`, with the name of its quantity and marks at values that are worth
     a look.
 
     Arguments:
-        values: in order. About 21 are right for a figure's only slider.
+        values: in order. About 21 are right for a figure's only slider. On a page, two values, or
+            at most five words, become buttons.
         words: the name of the quantity, such as "how much is erased".
         marks: value -> what happens there. Numbers pick the nearest value.
         start: the value that is shown first; the middle one by default.
-    Raises: ValueError for an empty list, or a word among marks and start that isn't a value.
+        smooth: whether `draw` has a picture for each number between two values. A drag on a page
+            then shows the pictures between its frames, and the page's build compares them with
+            drawn ones. A count has no values between, and stays as it is.
+    Raises: ValueError for an empty list, a word among marks and start that isn't a value, or smooth
+        values that are words.
     """
     options = list(values)
     if not options:
         raise ValueError("values must have at least one entry, got an empty list")
     placed = {_index(options, value): said for value, said in (marks or {}).items()}
     first = len(options) // 2 if start is None else _index(options, start)
-    return Slider(options, words, placed, first)
+    if smooth and not _numbers(options):
+        raise ValueError(f"smooth values must be numbers, got {options!r}")
+    return Slider(options, words, placed, first, smooth)
+
+
+def _numbers(options: Sequence) -> bool:
+    return all(isinstance(option, numbers.Real) for option in options)
 
 
 def _index(options: list, value) -> int:
-    if all(isinstance(option, numbers.Real) for option in (*options, value)):
+    if _numbers((*options, value)):
         return min(range(len(options)), key=lambda k: abs(options[k] - value))
     if value not in options:
         raise ValueError(f"a mark or start must be one of the values, got {value!r}")
@@ -79,7 +100,8 @@ def explore(draw: Callable[..., Figure], caption: str = "", **values: Sequence):
 
     Raises:
         ValueError: for no slider, an empty list, too many combinations, a `draw` without a
-            docstring, or frames that are too large for a page.
+            docstring, frames that are too large for a page, or a smooth slider between whose values
+            the page's picture would be wrong.
         RuntimeError: when `draw` fails; the message names the values.
     """
     if not values:
@@ -99,11 +121,14 @@ def explore(draw: Callable[..., Figure], caption: str = "", **values: Sequence):
     if os.environ.get("GEOLAB_EXPLORE") != "static":
         return _live(draw, choices, alt, caption)
     shown = [frames.Shown(name, SYMBOLS.get(name, name), [_text(v) for v in choice.values],
-                          choice.words, choice.marks, choice.start)
+                          choice.words, choice.marks, choice.start, choice.smooth, choice.choice)
              for name, choice in choices.items()]
-    return frames.page(lambda *chosen: _frame(draw, dict(zip(choices, chosen, strict=True))),
-                       [choice.values for choice in choices.values()], shown, alt, caption,
-                       draw.__name__)
+    # a curve that matplotlib simplifies has another number of points in each frame
+    smooth = any(choice.smooth for choice in choices.values())
+    with matplotlib.rc_context({"path.simplify": not smooth}):
+        return frames.page(lambda *chosen: _frame(draw, dict(zip(choices, chosen, strict=True))),
+                           [choice.values for choice in choices.values()], shown, alt, caption,
+                           draw.__name__)
 
 
 def _frame(draw, chosen: dict) -> str:

@@ -10,6 +10,7 @@ import pytest
 from IPython.display import HTML
 
 from geolab.show import figures
+from geolab.show import frames as frames_of_a_page
 from geolab.show.sliders import explore, slider
 
 
@@ -194,8 +195,8 @@ class TestStatic:
         assert figures.svg(point(0.5)).strip() in self.page(beta=beta)
 
     def test_negative_numbers_have_a_minus_and_words_keep_their_hyphens(self):
-        page = self.page(titled, beta=[-1, 0.5], title=["Pre-LN", "Post-LN"])
-        assert json.loads(Page(page).data)["values"] == [["−1", "0.5"], ["Pre-LN", "Post-LN"]]
+        page = self.page(titled, beta=[-1, 0, 0.5], title=["Pre-LN", "Post-LN"])
+        assert json.loads(Page(page).data)["values"] == [["−1", "0", "0.5"], ["Pre-LN", "Post-LN"]]
         assert "<span>−1</span><span>0.5</span>" in page
 
     def test_no_id_stands_twice_and_an_axis_that_is_not_shown_leaves_none(self):
@@ -241,16 +242,19 @@ class TestStatic:
         assert frames(data)[1] == figures.svg(titled(0, text))
 
 
-    def test_frames_too_large_for_a_page_are_refused(self):
+    def test_frames_too_large_for_a_page_are_refused(self, monkeypatch):
+        monkeypatch.setattr(frames_of_a_page, "MOST_BYTES", 9_000)
+
         def noise(seed):
             """Many points."""
             figure, axes = figures.subplots()
-            axes.plot(np.random.RandomState(seed).randn(20_000).cumsum(), rasterized=False)
+            axes.plot(np.random.RandomState(seed).randn(400).cumsum(), rasterized=False)
             return figure
 
-        message = r"the frames of noise take [\d,]+ bytes, more than 400,000: use fewer values"
+        message = (r"the frames of noise take [\d,]+ bytes as they travel, more than 9,000: "
+                   "use fewer values")
         with pytest.raises(ValueError, match=message):
-            explore(noise, seed=range(6))
+            explore(noise, seed=range(3))
 
 
 # ---------------------------------------------------------------- errors, in both lives

@@ -7,52 +7,63 @@ from functools import cached_property
 import numpy as np
 from PIL import Image
 
-# What a reader sees and hears at each stop stays in the page: {value, frame, alt}.
-LEARN = """(input) => {
-    const figure = input.closest(".geolab-explore"), picture = figure.querySelector("[role=img]");
-    const output = figure.querySelectorAll("output")[
-        [...figure.querySelectorAll("input")].indexOf(input)];
-    input.shown = () => [output.innerText, picture.innerHTML, picture.getAttribute("aria-label")];
-    input.put = (k) => {
+# What a reader sees and hears at each stop stays in the page: {value, frame, alt}. A choice has
+# radio buttons, and any other slider has one input.
+LEARN = """(of) => {
+    const figure = of.closest(".geolab-explore"), picture = figure.querySelector("[role=img]");
+    const inputs = [...of.querySelectorAll("input")], [input] = inputs;
+    const choice = of.choice = inputs.length > 1, last = choice ? inputs.length - 1 : +input.max;
+    const said = () => choice ? inputs.find(one => one.checked).nextElementSibling
+        : of.querySelector("output");
+    of.handle = () => choice ? inputs.find(one => one.checked) : input;
+    of.handles = inputs;
+    of.first = choice ? inputs.findIndex(one => one.defaultChecked) : input.defaultValue;
+    of.shown = () => [said().innerText, picture.innerHTML, picture.getAttribute("aria-label")];
+    of.put = (k) => {
         const start = performance.now();
-        input.value = k;
-        input.dispatchEvent(new Event("input", {bubbles: true}));
+        if (choice) inputs[k].click();
+        else {
+            input.step = k % 1 ? "any" : "1";
+            input.value = k;
+            input.dispatchEvent(new Event("input", {bubbles: true}));
+        }
         picture.firstElementChild.getBBox();
         return performance.now() - start;
     };
-    const times = [...Array(+input.max + 1).keys()].map(k => {
-        const time = input.put(k);
-        (input.stops ??= []).push(input.shown());
+    const times = [...Array(last + 1).keys()].map(k => {
+        const time = of.put(k);
+        (of.stops ??= []).push(of.shown());
         return time;
     });
-    input.put(input.defaultValue);
-    return [input.stops.map(([value]) => value), times];
+    of.put(of.first);
+    return [of.stops.map(([value]) => value), times, choice, "smooth" in input.dataset];
 }"""
-REACH = """async (input, [low, high]) => {
+REACH = """async (of, [low, high]) => {
     for (const start = performance.now(); ;) {
-        const now = input.shown().join();
-        const stop = input.stops.findIndex(known => known.join() === now);
+        const now = of.shown().join();
+        const stop = of.stops.findIndex(known => known.join() === now);
         if (low <= stop && stop <= high) return stop;
         if (performance.now() > start + 3000) return -1;
         await new Promise(later => setTimeout(later, 20));
     }
 }"""
 # A finger or a mouse at the ends and the middle of the track would meet the slider itself.
-OPEN = """(input) => {
+OPEN = """(of) => of.handles.every(input => {
     input.scrollIntoView({block: "center", behavior: "instant"});
     const {x, y, width, height} = input.getBoundingClientRect();
     return !input.disabled && [2, width / 2, width - 2].every(
         along => document.elementFromPoint(x + along, y + height / 2) === input);
-}"""
-FIGURE = """(input) => [...document.querySelectorAll(".geolab-explore")]
-    .indexOf(input.closest(".geolab-explore"))"""
-PLACE = """(input, what) => {
-    const element = what === "track" ? input
-        : input.closest(".geolab-explore").querySelector("[role=img]");
+})"""
+FIGURE = """(of) => [...document.querySelectorAll(".geolab-explore")]
+    .indexOf(of.closest(".geolab-explore"))"""
+PLACE = """(of, what) => {
+    const element = what === "picture" ? of.closest(".geolab-explore").querySelector("[role=img]")
+        : of.handles[what];
     element.scrollIntoView({block: "center", behavior: "instant"});
     const {x, y, width, height} = element.getBoundingClientRect();
     return {x, y, width, height};
 }"""
+MOVES = 100
 
 
 class Pixels:
@@ -76,7 +87,7 @@ class Slider:
     def __init__(self, page, element):
         self.page, self.element = page, element
         # what it says at each stop, and the milliseconds until the picture stood
-        self.values, self.milliseconds = element.evaluate(LEARN)
+        self.values, self.milliseconds, self.choice, self.smooth = element.evaluate(LEARN)
         self.last = len(self.values) - 1
         self.inner = min(1, self.last - 1), max(1, self.last - 1)  # the ends only if no other is
 
@@ -89,7 +100,18 @@ class Slider:
 
     def put(self, k: int) -> float:
         """Move it to a stop, and return the milliseconds until the new picture stands."""
-        return self.element.evaluate("(input, k) => input.put(k)", k)
+        return self.element.evaluate("(of, k) => of.put(k)", k)
+
+    def drag(self) -> list[float]:
+        """Move it from end to end in many steps. Returns the milliseconds of each."""
+        return self.element.evaluate(
+            "(of, [last, count]) => [...Array(count).keys()].map(k => of.put(last * k / count))",
+            [self.last, MOVES])
+
+    def between(self) -> bool:
+        """Whether the picture isn't that of any stop."""
+        return self.element.evaluate(
+            "(of) => of.stops.every(([, frame]) => frame !== of.shown()[1])")
 
     def figure(self) -> int:
         """The number of its figure on the page. Several sliders may move one picture."""
@@ -100,17 +122,25 @@ class Slider:
         return self.element.evaluate(OPEN)
 
     def reset(self) -> None:
-        self.element.evaluate("(input) => input.put(input.defaultValue)")
+        self.element.evaluate("(of) => of.put(of.first)")
 
     def press(self, key: str, stop: int) -> bool:
         """Whether the key leads to that stop."""
-        self.element.evaluate("(input) => input.focus()")
+        self.element.evaluate("(of) => of.handle().focus()")
         self.page.keyboard.press(key)
         return self.reaches(stop, stop) == stop
 
+    def home(self) -> bool:
+        """Whether the key for it leads to the first stop. Radio buttons know no such key."""
+        return self.put(0) >= 0 if self.choice else self.press("Home", 0)
+
     def at(self, share: float) -> tuple[float, float]:
-        """The place on the window at this share of the track. Pictures of two heights move it."""
-        box = self.element.evaluate(PLACE, "track")
+        """The place on the window at this share of the track, or of a choice's buttons. Pictures of
+        two heights move it.
+        """
+        box = self.element.evaluate(PLACE, round(share * self.last) if self.choice else 0)
+        if self.choice:
+            return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
         return box["x"] + 2 + share * (box["width"] - 4), box["y"] + box["height"] / 2
 
     @cached_property
@@ -130,7 +160,7 @@ class Slider:
 
     def alike(self, j: int, k: int) -> list[str]:
         """What is the same at two stops, of value, picture and alt text."""
-        compare = "(input, [j, k]) => input.stops[j].map((part, i) => part === input.stops[k][i])"
+        compare = "(of, [j, k]) => of.stops[j].map((part, i) => part === of.stops[k][i])"
         same = self.element.evaluate(compare, [j, k])
         return [part for part, alike in zip(("value", "picture", "alt text"), same) if alike]
 
@@ -143,8 +173,8 @@ def sliders(visit):
     """One after the other. The others stand where a reader finds them: each is put back."""
     visit.unfold()
     if visit.sliders is None:
-        inputs = visit.page.query_selector_all(".geolab-explore input")
-        visit.sliders = [Slider(visit.page, element) for element in inputs]
+        found = visit.page.query_selector_all(".geolab-slider")
+        visit.sliders = [Slider(visit.page, element) for element in found]
     for slider in visit.sliders:
         yield slider
         slider.reset()

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.browser
 def test_a_key_and_the_mouse_move_the_picture(in_firefox):
     """What is painted is looked at once a page: a screenshot takes longer than all the rest."""
     for number, slider in enumerate(sliders(in_firefox)):
-        assert slider.press("Home", 0), slider.values
+        assert slider.home(), slider.values
         first = None if number else slider.pixels()
         # the last value of a slider may look like its first, so prefer the middle
         in_firefox.page.mouse.click(*slider.at(0.5 if slider.last > 1 else 1))

@@ -1,0 +1,106 @@
+"""The picture between two frames: p(t) = (1 − t) a + t b for each coordinate, colour and number.
+
+Frames are alike if they have the same elements, with the same words between their numbers. A text
+whose words differ is that of the nearer frame. sliders.js does the same on a page.
+"""
+
+import re
+from itertools import count
+
+UNIT = re.compile(r"<text\b.*?</text>|<[^>]+>|[^<]+", re.S)  # a text is one, with all that is in it
+NUMBER = re.compile(r"(#[0-9a-f]{6}\b|(?<![\w.])[-−]?\d+(?:,\d{3})*(?:\.\d+)?|\d+(?:\.\d+)?)")
+NAME = re.compile(r'(\bid="|url\(#|href="#)([^")]+)')
+LINE = 2.0          # points, the width of a line
+COLOUR, NUMERAL = 0.1, 0.03  # of the scale from black to white, and of a printed number
+
+
+def between(a: str, b: str, share: float) -> str | None:
+    """The picture at a share of the way from frame a to frame b, or None if they aren't alike.
+
+    Arguments:
+        a, b: SVG text of `figures.svg`.
+        share: 0 gives a, 1 gives b.
+    """
+    pairs = _pairs(a, b)
+    if pairs is None:
+        return None
+    return "".join(_mixed(x, y, share) if _words(x) == _words(y) else
+                   (y if share >= 0.5 else x) for x, y in pairs)
+
+
+def error(picture: str, drawn: str) -> float:
+    """How far a picture is from a drawn one, in units of what a reader can see.
+
+    1 is a line's width for a coordinate, a tenth of the scale for a colour, and 3 %, or one unit of
+    its last digit, for a printed number. It is infinite if the two aren't alike.
+    """
+    pairs = _pairs(picture, drawn)
+    if pairs is None:
+        return float("inf")
+    return max((_error(p, q, x.endswith("</text>")) for x, y in pairs if _words(x) == _words(y)
+                for p, q in zip(NUMBER.findall(x), NUMBER.findall(y), strict=True)), default=0.0)
+
+
+def bend(frames: list[str]) -> int:
+    """The index of the frame that is farthest from the middle of its alike neighbours, from 1."""
+    def far(k: int) -> float:
+        middle = between(frames[k - 1], frames[k + 1], 0.5)
+        off = float("inf") if middle is None else error(middle, frames[k])
+        return off if off < float("inf") else -1.0
+    return max(range(1, len(frames) - 1), key=far, default=1)
+
+
+def named(frame: str) -> str:
+    """The frame with names by their order. matplotlib makes a name of what it draws."""
+    order, known = count(), {}
+    return NAME.sub(lambda at: at[1] + known.setdefault(at[2], f"n{next(order)}"), frame)
+
+
+def _pairs(a: str, b: str) -> list[tuple[str, str]] | None:
+    first, second = UNIT.findall(named(a)), UNIT.findall(named(b))
+    alike = len(first) == len(second) and all(
+        _words(x) == _words(y) or (x.startswith("<text") and y.startswith("<text"))
+        for x, y in zip(first, second, strict=True))
+    return list(zip(first, second, strict=True)) if alike else None
+
+
+def _words(unit: str) -> list[str]:
+    return NUMBER.split(unit)[::2]
+
+
+def _mixed(x: str, y: str, share: float) -> str:
+    parts, tag = [], ""
+    for k, (p, q) in enumerate(zip(NUMBER.split(x), NUMBER.split(y), strict=True)):
+        if k % 2 == 0:
+            tag += p
+        inside = tag.rfind("<") > tag.rfind(">")  # a coordinate, which is finer than a numeral
+        parts.append(p if p == q else _number(p, q, share, 2 if inside else 0))
+    return "".join(parts)
+
+
+def _number(p: str, q: str, share: float, places: int) -> str:
+    if p.startswith("#"):
+        return "#" + "".join(f"{round((1 - share) * u + share * v):02x}"
+                             for u, v in zip(_rgb(p), _rgb(q), strict=True))
+    places = max(places, *(len(part.partition(".")[2]) for part in (p, q)))
+    value = round((1 - share) * _value(p) + share * _value(q), places) + 0.0  # no -0
+    text = f"{value:{',' if ',' in p + q else ''}.{places}f}"
+    return text.replace("-", "−") if "−" in p + q else text
+
+
+def _error(p: str, q: str, numeral: bool) -> float:
+    if p.startswith("#"):
+        return max(abs(u - v) for u, v in zip(_rgb(p), _rgb(q), strict=True)) / 255 / COLOUR
+    off = abs(_value(p) - _value(q))
+    if not numeral:
+        return off / LINE
+    last = 10.0 ** -min(len(part.partition(".")[2]) for part in (p, q))
+    return off / max(NUMERAL * abs(_value(q)), 1.01 * last)
+
+
+def _rgb(colour: str) -> list[int]:
+    return [int(colour[k:k + 2], 16) for k in (1, 3, 5)]
+
+
+def _value(text: str) -> float:
+    return float(text.replace("−", "-").replace(",", ""))
