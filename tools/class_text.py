@@ -7,6 +7,7 @@ its target's title. All other Markdown stays word for word; markdown-it-py would
 
 import json
 import re
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from pybtex.database import parse_file
 from address import title
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "book/_ext"))
+from geolab_links import roles  # noqa: E402
+
 MARK = re.compile(r"^:::\{solution-(start|end)\} *(\S*)\n(?::.*\n)*:::[ ]*$", re.M)
 OPEN = re.compile(r"^(:{3,}|`{3,})\{([\w:-]+)\} *(.*)$")
 CLOSE = re.compile(r"^(:{3,}|`{3,})\s*$")
@@ -51,7 +55,8 @@ def bibliography() -> dict:
 def cited(key: str) -> str:
     """Authors and year."""
     entry = bibliography()[key.strip()]
-    people = [" ".join(person.last_names) for person in entry.persons["author"]]
+    people = [" ".join(map(str, person.rich_prelast_names + person.rich_last_names))
+              for person in entry.persons["author"]]
     others = " et al." if len(people) > 2 else f" and {people[1]}" if people[1:] else ""
     return f"{people[0]}{others} {entry.fields['year']}"
 
@@ -66,7 +71,7 @@ class Plain:
     def __call__(self, text: str) -> str:
         text = REFERENCES.sub("", TEACHER.sub("", MARK.sub("", text)))
         text = EQUATION.sub(lambda found: rf"\tag{{{self.numbers[found[1]]}}} $$", text)
-        return self._boxes(ROLE.sub(self._role, text)).strip()
+        return self._boxes(ROLE.sub(self._role, roles(text))).strip()
 
     def _role(self, found: re.Match) -> str:
         kind, body = found.groups()

@@ -1,12 +1,13 @@
 """A sentence that compares trained models points at a row of the ledger of hypotheses.
 
 What such a sentence is, a test can't know. It takes one that names a model, a comparison, and
-something that only training gives. A paragraph or an item of a list has the row, as {row}`label`.
+something that only training gives. A paragraph or an item of a list has a link to the row.
 """
 
 import re
 
 import pytest
+from geolab_links import roles
 
 MODEL = re.compile(
     r"additive|delta|mHC|hyper-connection|MGT|hybrid|[Tt]ransformer|GT-|GPT|-LN|-norm|maps only|"
@@ -19,7 +20,7 @@ TRAINED = re.compile(
     r"copies|blanks)\b")
 # what is no sentence of ours: code, formulas, statements and their proofs, figures' options
 APART = re.compile(r"```.*?```|\$\$.*?\$\$|^:::\{prf:.*?^:::$|\{prf:ref\}`[^`]*`|^\|.*?$|"
-                   r"\{footcite:\w\}`[^`]*`|\{doc\}`[^`]*`", re.S | re.M)
+                   r"\{footcite:\w\}`[^`]*`|\[[^\]]*\]\([^)]*\)", re.S | re.M)
 # beginnings of paragraphs that only sound like a comparison of trained models
 SOUNDS_LIKE = {
     "12": ("The energy falls with the fourth power",),
@@ -33,7 +34,8 @@ SOUNDS_LIKE = {
 def paragraphs(notebook):
     for cell in notebook.cells:
         if cell["cell_type"] == "markdown":
-            found = re.split(r"\n\s*\n|\n(?=\s*(?:-|\d+\.) )", APART.sub(" ", cell["source"]))
+            text = APART.sub(" ", roles(cell["source"]))
+            found = re.split(r"\n\s*\n|\n(?=\s*(?:-|\d+\.) )", text)
             yield from filter(None, map(str.strip, found))
 
 
