@@ -23,13 +23,13 @@ from pathlib import Path
 BIBLIOGRAPHY = Path(__file__).parents[1] / "references.bib"
 STATEMENTS = ("theorem", "proposition", "lemma", "corollary", "definition")
 LINK = re.compile(r"\[([^\[\]]+)\]\(([\w./-]*)#([\w:,-]+)\)")
-NUMBERED = re.compile(rf"({'|'.join(STATEMENTS).title()}|Exercise) \d+\.\d+")
+NUMBERED = re.compile(rf"({'|'.join(STATEMENTS).title()}|Exercise) \d+(?:\.\d+)?")
 BOX = re.compile(r'<(div|details) class="([\w-]+)"(?: id="([\w-]+)")?>')
 HEAD = re.compile(r"(?:\*\*|<summary>)(.+?)(?:\*\*|</summary>)")
 NAMED = re.compile(rf"{NUMBERED.pattern}(?: \((.+)\))?\.?")
 FOLDS = ("road", "audit", "plan")   # boxes of the page's own
 ANCHOR = re.compile(r'<span id="([\w-]+)"></span>')
-SOLUTION = re.compile(r"\*\*Solution of \[Exercise \d+\.\d+\]\(#([\w-]+)\)\.\*\*")
+SOLUTION = re.compile(r"\*\*Solution of \[Exercise [\d.]+\]\(#([\w-]+)\)\.\*\*")
 SOLVED = "<!-- The solution ends here. -->"
 WORKS = "The book's site lists the works that this chapter cites."
 

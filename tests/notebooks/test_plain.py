@@ -12,19 +12,20 @@ from class_text import cited
 
 ROOT = Path(__file__).resolve().parents[2]
 BOX = re.compile(rf'^<\w+ class="({"|".join(STATEMENTS)}|exercise)" id="([\w-]+)">\s+'
-                 r"(?:\*\*|<summary>)(\w+ \d+\.\d+)", re.M)
+                 r"(?:\*\*|<summary>)(\w+ \d+(?:\.\d+)?)", re.M)
 
 
 @pytest.fixture(scope="module")
 def numbers() -> dict[str, str]:
-    """label -> "Theorem 2.1", for the first theorem of chapter 2."""
+    """label -> "Theorem 2.1" for the first theorem of chapter 2, "Theorem 1" outside of chapters."""
     found = {}
-    for path in ROOT.glob("notebooks/*.ipynb"):
+    for path in [*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("book/*.ipynb")]:
+        chapter = f"{int(path.stem[:2])}." if path.stem[:2].isdigit() else ""
         so_far: Counter = Counter()
         cells = json.loads(path.read_text())["cells"]
         for kind, label, _ in BOX.findall("\n\n".join("".join(cell["source"]) for cell in cells)):
             so_far[kind] += 1
-            found[label] = f"{kind.capitalize()} {int(path.stem[:2])}.{so_far[kind]}"
+            found[label] = f"{kind.capitalize()} {chapter}{so_far[kind]}"
     return found
 
 
