@@ -17,7 +17,7 @@ BOX = re.compile(rf'^<\w+ class="({"|".join(STATEMENTS)}|exercise)" id="([\w-]+)
 
 @pytest.fixture(scope="module")
 def numbers() -> dict[str, str]:
-    """label -> "Theorem 2.1" for the first theorem of chapter 2, "Theorem 1" outside of chapters."""
+    """label -> "Theorem 2.1" for the first theorem of chapter 2, "Theorem 1" on other pages."""
     found = {}
     for path in [*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("book/*.ipynb")]:
         chapter = f"{int(path.stem[:2])}." if path.stem[:2].isdigit() else ""
