@@ -56,7 +56,7 @@ def imported(text: str, line: str) -> str:
 def copy(tmp_path_factory):
     """A copy of the project with the samples in it."""
     root = tmp_path_factory.mktemp("copy")
-    for room in ("geolab", "studies", "benchmarks", "tools", "tests"):
+    for room in ("geolab", "studies", "benchmarks", "tools", "tests", "book/_ext"):
         shutil.copytree(ROOT / room, root / room, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "CONTRIBUTING.md"):
         shutil.copy(ROOT / name, root)

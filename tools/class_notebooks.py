@@ -1,7 +1,7 @@
 """From a chapter and its file in classes/ to the notebook of a session, in nbgrader's format.
 
 The notebook is the teacher's: its solutions and answers stand in cells that nbgrader empties for
-the students. Exercises are found by the directives around them and checks by the exercise that they
+the students. Marks of solutions say where exercises are, and checks say which exercise they
 follow, so that a chapter can change freely. A check whose exercise is gone moves to the end.
 """
 
@@ -123,7 +123,7 @@ def parts(cells: list[dict]) -> Iterator[tuple[str, str | dict]]:
         place = 0
         for mark in MARK.finditer(source):
             yield label, source[place:mark.start()]
-            label, place = mark[2] if mark[1] == "start" else "", mark.end()
+            label, place = mark[1] or "", mark.end()
         yield label, source[place:]
 
 

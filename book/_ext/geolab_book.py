@@ -154,6 +154,7 @@ def setup(app):
     # The kernels inherit this: geolab.show.sliders then draws frames instead of widgets.
     os.environ["GEOLAB_EXPLORE"] = "static"
     app.setup_extension("geolab_web")
+    app.setup_extension("geolab_plain")
     app.add_role("row", Row())
     app.connect("config-inited", with_the_address, priority=100)
     app.connect("doctree-resolved", numbers_in_links)

@@ -1,7 +1,7 @@
 """The ledger of hypotheses: every claim about trained networks that a source or a chapter makes.
 
 The entries are in hypotheses/*.yml. The ledger page prints them with what the runs say. A chapter's
-sentence that compares trained models points at its row, by {row}`label`.
+sentence that compares trained models links to its row: [ledger](../book/hypotheses.ipynb#label).
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class Hypothesis:
     """One claim about trained networks.
 
     Arguments:
-        label: its anchor in the ledger; chapters refer to it by {row}`label`.
+        label: its anchor in the ledger; chapters refer to it by #label.
         source, number: a key of SOURCES, and the place in that source; or `BOOK`.
         quote: the source's own words, in its language, with "…" between two places; a claim of
             `BOOK` has none.

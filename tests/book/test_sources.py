@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from geolab_plain import myst
 from pybtex.database import parse_file
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +29,8 @@ def text(path: Path) -> str:
     if path.suffix != ".ipynb":
         return path.read_text()
     cells = json.loads(path.read_text())["cells"]
-    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    return "\n\n".join(myst("".join(cell["source"])) for cell in cells
+                       if cell["cell_type"] == "markdown")
 
 
 def toc() -> list[str]:

@@ -18,9 +18,10 @@ CHAPTER = {"metadata": {"kernelspec": {"name": "python3", "display_name": "Pytho
                                        "language": "python"}},
            "cells": [{"cell_type": kind, "source": [source], "metadata": {}} for kind, source in [
                ("markdown", "# A chapter of one exercise"), ("code", "import math"),
-               ("markdown", f":::{{exercise}} Steps\n:label: {LABEL}\n\nHow long?\n:::\n\n"
-                            f":::{{solution-start}} {LABEL}\n:::\n\nA solution in words.\n\n"
-                            ":::{solution-end}\n:::")]]}
+               ("markdown", f'<div class="exercise" id="{LABEL}">\n\n**Exercise 17.1 (Steps).**\n\n'
+                            "How long?\n\n</div>\n\n"
+                            f"**Solution of [Exercise 17.1](#{LABEL}).**\n\nA solution in words."
+                            "\n\n<!-- The solution ends here. -->")]]}
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,10 @@ from class_text import Plain
 
 CHAPTERS = sorted(ROOT.glob("notebooks/*.ipynb"))
 CLEARING = Config({"ClearSolutions": {"code_stub": {"python": ""}, "text_stub": "*Your answer.*"}})
-EXERCISE = ":::{{exercise}} {0}\n:label: ex-{0}\n\nWhat is {0}?\n:::\n\n"
-START = ":::{{solution-start}} ex-{0}\n:class: dropdown\n:::\n\nSECRET words"
-END = ":::{solution-end}\n:::\n\n"
+EXERCISE = ('<div class="exercise" id="ex-{0}">\n\n**Exercise 1.1 ({0}).**\n\nWhat is {0}?\n\n'
+            "</div>\n\n")
+START = "**Solution of [Exercise 1.1](#ex-{0}).**\n\nSECRET words"
+END = "<!-- The solution ends here. -->\n\n"
 
 
 def cell(kind: str, source: str) -> dict:
@@ -59,7 +60,7 @@ SMALL = Session("small", [
 def test_solutions_are_found_by_their_marks(sources):
     made = released(SMALL, chapter(*sources))
     text = "\n".join(cell.source for cell in made.cells)
-    assert "SECRET" not in text and "secret" not in text and ":::" not in text
+    assert "SECRET" not in text and "secret" not in text and "<!--" not in text
     kinds = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in made.cells]
     assert kinds.index("ex-one") < kinds.index("my_sum-answer") < kinds.index("my_sum")
     after = next(k for k, cell in enumerate(made.cells) if cell.source == "## After")
@@ -78,20 +79,18 @@ def test_no_solution_is_left(path):
     left = "\n".join(cell.source for cell in made.cells)
     assert solved and not (solved - told) & pieces(left)
     assert "For the teacher" not in left and "SOLUTION" not in left
-    assert not re.search(r"^:::|\{(prf:)?\w+\}`", left, re.M), "a directive or a role is left"
+    assert not re.search(r"\]\([^):]*(#|\.ipynb|\.md)", left), "a link into the book is left"
     grades = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in made.cells]
     assert {check.name for check in of.checks} | {"my_quiz"} <= set(grades)
     ids = [name for name in grades if name]
     assert len(set(ids)) == len(ids)
 
 
-def test_what_a_notebook_program_can_show():
+def test_links_into_the_book_are_words():
     stored = chapter(("markdown", "$$\na = b\n$$ (eq-x-one)"))
-    text = Plain(stored)(":::{prf:theorem} A name\n:label: x\n\nBy {eq}`eq-x-one`, and\n"
-                         "{doc}`the first <01_residual_stream>`.\n:::\n\n:::{admonition} Hint\n"
-                         ":class: dropdown tip\nThink.\n:::")
-    assert text == ("> **Theorem (A name).**\n>\n> By (1), and\n> the first.\n\n"
-                    "<details><summary>Hint</summary>\n\nThink.\n\n</details>")
+    text = Plain(stored)("By [(eq-x-one)](#eq-x-one), [chapter 2](02_delta_operator.ipynb), "
+                         "[Su and You](#su2026mgt) [ledger](../book/hypotheses.ipynb#a-b).")
+    assert text == "By (1), chapter 2, Su and You [a-b]."
     assert r"\tag{1}" in Plain(stored)("$$\na = b\n$$ (eq-x-one)")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from geolab_plain import myst
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = sorted(ROOT.glob("notebooks/*.ipynb"))
@@ -15,13 +16,17 @@ NOTEBOOKS = [*CHAPTERS, *sorted(ROOT.glob("book/*.ipynb"))]
 
 @dataclass
 class Notebook:
-    """A notebook as it is stored; each cell's source is one string."""
+    """A notebook; each cell's source is one string, and text is MyST, as the page reads it."""
 
     path: Path
 
     def __post_init__(self):
         self.json = json.loads(self.path.read_text())
-        self.cells = [{**cell, "source": "".join(cell["source"])} for cell in self.json["cells"]]
+        stored = [{**cell, "source": "".join(cell["source"])} for cell in self.json["cells"]]
+        self.cells = [{**cell, "source": myst(cell["source"])} if cell["cell_type"] == "markdown"
+                      else cell for cell in stored]
+        self.plain = "\n\n".join(cell["source"] for cell in stored
+                                 if cell["cell_type"] == "markdown")
 
     @property
     def code(self) -> list[dict]:

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from geolab_plain import myst
 
 from studies import ledger
 from studies.claims.hypothesis import BOOK, HYPOTHESES
@@ -34,7 +35,7 @@ def entry(row):
 
 def text(path):
     cells = json.loads(path.read_text())["cells"]
-    return "\n\n".join("".join(cell["source"]) for cell in cells)
+    return "\n\n".join(myst("".join(cell["source"])) for cell in cells)
 
 
 def test_every_row_has_a_label_of_its_own_and_a_chapter_that_is_there():

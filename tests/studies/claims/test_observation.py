@@ -50,4 +50,4 @@ def test_every_row_has_its_number_in_the_stored_file(row):
                          ids=lambda row: row.label)
 def test_the_chapter_of_a_row_says_it(row):
     text = (ROOT / "notebooks" / f"{row.chapter}.ipynb").read_text(encoding="utf-8")
-    assert f"{{row}}`{row.label}`" in text
+    assert f"[ledger](../book/hypotheses.ipynb#{row.label})" in text

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from geolab_plain import myst
 from pybtex.database import parse_file
 
 from studies.claims import SOURCES, TABLES, THEOREMS, Theorem
@@ -21,7 +22,8 @@ FIELDS = {"source": "DDL", "number": "theorem 0", "statement": "A = A.",
 
 def cells(chapter: str, kind: str) -> list[str]:
     notebook = json.loads((ROOT / f"notebooks/{chapter}.ipynb").read_text())
-    return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == kind]
+    found = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == kind]
+    return [myst(text) for text in found] if kind == "markdown" else found
 
 
 def directives(chapter: str) -> list[tuple[str, str | None]]:
