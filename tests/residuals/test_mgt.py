@@ -46,10 +46,12 @@ def by_hand(r, x, h):
     return x + beta * (update - w["alpha"] * x)
 
 
-@every_ablation
-@pytest.mark.parametrize("options",
-                         [{}, {"beta_scale": 1.5, "beta_offset": 0.25, "beta_init": 0.5,
-                               "alpha_init": 0.3}], ids=["plain", "other"])
+OTHER = {"beta_scale": 1.5, "beta_offset": 0.25, "beta_init": 0.5, "alpha_init": 0.3}
+
+
+@pytest.mark.parametrize("ablation, options", [
+    *((name, {}) for name in ABLATIONS),
+    *((name, OTHER) for name, parts in ABLATIONS.items() if parts.get("erase", True))])
 def test_forward_is_the_algorithm_written_out(ablation, options):
     r, mix, x = shaken(residual(**ABLATIONS[ablation], **options)), sublayer(), vectors()
     step, h = r(x, mix), mix(x).detach()

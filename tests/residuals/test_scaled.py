@@ -29,14 +29,14 @@ def test_the_default_starts_as_the_plain_residual():
     assert torch.equal(Scaled(WIDTH).double()(x, f), Additive(WIDTH)(x, f))
 
 
-@pytest.mark.parametrize("share", ["learned", "depth"])
-@pytest.mark.parametrize("w", [-30.0, -1.0, 0.0, 1.0, 30.0])
-def test_the_squares_of_the_weights_sum_to_one(share, w):
+@pytest.mark.parametrize("options", [{"share": "depth"}, *(
+    {"share": "learned", "start": w} for w in (-30.0, -1.0, 0.0, 1.0, 30.0))], ids=str)
+def test_the_squares_of_the_weights_sum_to_one(options):
     """Above the floor; there the state keeps at least that share of its square."""
-    residual = NormPreserving(WIDTH, 3, 8, share=share, start=w).double()
+    residual = NormPreserving(WIDTH, 3, 8, **options).double()
     alpha, beta = residual.scales(torch.float64)
     total = torch.as_tensor(alpha ** 2 + beta ** 2)
-    floored = share == "learned" and w == 30
+    floored = options.get("start") == 30
     assert_close(total, torch.full_like(total, 1 + 1e-3 * floored), rtol=0, atol=1e-6)
 
 

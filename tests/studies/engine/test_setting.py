@@ -8,7 +8,7 @@ from torch import nn
 from geolab.tasks import Negation
 from geolab.training import Budget
 from studies import __main__ as command
-from studies import ledger
+from studies import findings, ledger
 from studies.claims.hypothesis import HYPOTHESES, Hypothesis
 from studies.engine.arm import comparison
 from studies.engine.judge import Claim
@@ -40,7 +40,8 @@ def test_the_command_says_what_the_rows_would_say(tmp_path, monkeypatch, capsys)
     row = Hypothesis("toy-bias", "this book", "", "A bias helps.", "11_mgt", "toy", "negation",
                      claim=Claim({"linear": 1, "biased": -1}))
     monkeypatch.setitem(STUDIES, "toy", TOY)
-    monkeypatch.setattr(ledger, "HYPOTHESES", [*HYPOTHESES, row])
+    for module in (ledger, findings):
+        monkeypatch.setattr(module, "HYPOTHESES", [*HYPOTHESES, row])
     out = tmp_path / "mine.json"
     asked = ["toy", "--lr", "7e-3", "--warmup", "0.4", "--out", str(out), "--folder",
              str(tmp_path / "runs")]
