@@ -224,7 +224,8 @@ def entry(hypothesis: Hypothesis) -> str:
     parts += [f"{html.escape(told)}." for told in (
         stalled(hypothesis.label), to_beat(hypothesis.label)) if told]
     if hypothesis.remark:
-        parts.append(f"<em>{html.escape(hypothesis.remark)}</em>")
+        remark = re.sub("`(.+?)`", r"<code>\1</code>", html.escape(hypothesis.remark))
+        parts.append(f"<em>{remark}</em>")
     return (f'<dt id="{hypothesis.label}"><a href="{chapter}">{html.escape(title)}</a>: '
             f"<strong>{badge(hypothesis.label)}</strong></dt><dd>{'<br>'.join(parts)}</dd>")
 
