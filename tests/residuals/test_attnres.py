@@ -103,10 +103,11 @@ def test_it_starts_with_the_identity():
         assert_close(u, reads[0] + sum(writes[:t]), **CLOSE)
 
 
-# ---------------------------------------------------------------- both are streams
+# ---------------------------------------------------------------- all are streams
 
 @pytest.mark.parametrize("name, options", [("attnres", {}), ("attnres", {"block": 2}),
-                                           ("denseformer", {}), ("denseformer", {"block": 1})])
+                                           ("denseformer", {}), ("denseformer", {"block": 1}),
+                                           ("muddformer", {})])
 def test_the_coefficients_are_those_of_streams(name, options):
     """So a step is X ← H X + b ⊗ F(aᵀX), though it isn't computed by these products."""
     made = shaken(stack(name, WIDTH, COUNT, **options).double())

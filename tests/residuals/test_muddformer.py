@@ -83,17 +83,6 @@ def test_the_values_alone_can_read_the_embedding():
     assert_close(mix[..., 2, :], torch.tensor([0.0, 1, 0]).double().expand(2, 4, 3), **CLOSE)
 
 
-def test_the_coefficients_of_one_way_are_those_of_streams():
-    made = shaken(stack("muddformer", WIDTH, COUNT).double())
-    state = made[0].expand(normal(2, 3, WIDTH))
-    for residual in made:
-        read, write, mix = residual.coefficients(state)
-        u = torch.einsum("btn,btnd->btd", read, state)
-        new = mix @ state + write.unsqueeze(-1) * F.silu(u).unsqueeze(-2)
-        state = residual(state, F.silu)
-        assert_close(state, new, **CLOSE)
-
-
 def test_what_has_no_meaning_is_refused():
     for options, message in (({"ways": 2}, "^ways must be one of 1, 4, got 2"),
                              ({"block": 0}, "^block must be at least 1, got 0")):
