@@ -30,7 +30,8 @@ READINGS = (0, 30, STEPS)                 # steps after which the loss is read
 LONGER = 75                               # steps of the plain network, for arms that take longer
 SEEDS, SEARCH_SEED = range(5), 100        # of the order of windows
 # exponents: the rate is 10^(k/2)
-START = (-8, -6)                          # of the search: old weights, new ones
+# of the search: old weights, new ones. Delta's new weights diverge at a rate of 10^-3
+START = {arm: (-8, -10) if arm.startswith("delta") else (-8, -6) for arm in ARMS}
 DECAY, CLIP = 0.1, 1.0
 Rates = tuple[int, int]
 
@@ -134,7 +135,7 @@ def search(arm: str, found: Mapping[str, dict]) -> tuple[list[Rates], Rates | No
     From a start it goes to the best of what it knows, until all neighbours of that are worse.
     """
     losses = searched(arm, found)
-    old, new = min(losses, key=losses.__getitem__, default=START)
+    old, new = min(losses, key=losses.__getitem__, default=START[arm])
     around = [(old - 1, new), (old, new), (old + 1, new)]
     if ARMS[arm][0]:
         around += [(old, new - 1), (old, new + 1)]
