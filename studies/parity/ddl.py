@@ -12,6 +12,7 @@ from studies.parity.public import Public
 WIDTH, HEADS, LAYERS, LENGTH, VOCABULARY = 8, 2, 2, 8, 9
 TRAINING = ("The public code has no training loop; the paper trains with μP, of which the code has "
             "a factor 1024/D on the logits, off by default.")
+STARTS = "The bias of v starts within ±1/√D there, drawn uniformly, and at 0 here. "
 FUSED = ("The direction's guard is 10⁻⁵ √D, where the other files have 10⁻⁵, and under half "
          "precision β and v are computed in float32. ")
 HEADS_OF_RULE = {"beta_head": "beta", "value_head": "v_proj"}  # ours -> public
@@ -84,7 +85,7 @@ def _block(block: int) -> tuple[str, str, str]:
 
 
 def _public(label: str, name: str, variant: str, translate: Callable[[Weights], Weights],
-            differs: str = TRAINING) -> Public:
+            differs: str = STARTS + TRAINING) -> Public:
     configuration = f"ddl-small-{variant}"
 
     def build() -> nn.Module:
@@ -94,12 +95,12 @@ def _public(label: str, name: str, variant: str, translate: Callable[[Weights], 
 
 
 PUBLIC = [
-    _public("ddl-additive", "Baseline", "additive", _backbone),
+    _public("ddl-additive", "Baseline", "additive", _backbone, TRAINING),
     _public("ddl-vdim1", "DDL (d_v = 1)", "delta", _delta),
     _public("ddl-tc", "DDL (d_v = 4)", "delta-matrix", _matrix),
     _public("ddl-ec", "DDL-EC", "delta-matrix-ec", _matrix),
     _public("ddl-cc", "DDL-CC", "delta-matrix-cc", _matrix),
     _public("ddl-cc-ec", "DDL-CC-EC", "delta-matrix-cc-ec", _matrix),
     _public("ddl-cc-ec-accelerated", "DDL-CC-EC, fused kernels", "delta-matrix-cc-ec", _matrix,
-            FUSED + TRAINING),
+            FUSED + STARTS + TRAINING),
 ]
