@@ -18,7 +18,11 @@ from geolab.residuals.weights import normal_matrix
 
 
 def make_norm(config: TransformerConfig, width: int | None = None) -> nn.Module:
-    """The norm of a sublayer's input, or of `width` features."""
+    """The norm of a sublayer's input, or of `width` features.
+
+    It is PyTorch's own module, which gives 0, or NaN, where float32 can't hold a square: above
+    about 1e19.
+    """
     D = width or config.width
     return nn.RMSNorm(D, eps=1e-5) if config.norm == "rms" else nn.LayerNorm(D, bias=False)
 

@@ -19,6 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from geolab.operators.norms import layer_norm
+
 
 class Started(nn.Module):
     """A module with a weight and a bias that remembers how they start."""
@@ -64,8 +66,7 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         dtype = torch.promote_types(x.dtype, torch.float32)
-        return F.layer_norm(x.to(dtype), self.normalized_shape, self.weight.to(dtype),
-                            self.bias.to(dtype), self.eps)
+        return layer_norm(x.to(dtype), self.weight.to(dtype), self.bias.to(dtype), self.eps)
 
 
 class Weight(nn.Module):
