@@ -19,9 +19,14 @@ def make_residuals(residual: str | type[Residual], width: int, count: int,
     """One residual for each sublayer of a network, in order.
 
     Arguments: as for `make_residual`.
-    Raises: ValueError for a residual that needs a network wider than its sublayers.
+    Raises: ValueError for a residual that needs a network wider than its sublayers, or the values
+        of attention.
     """
     made = [make_residual(residual, width, index, count, **options) for index in range(count)]
+    if made[0].needs_values:
+        raise ValueError("the residual must stand around any sublayer, got "
+                         f"{residual!r}, which changes the values of attention: graft doesn't know "
+                         "where a network's attention has them")
     for before, after in pairwise(made):
         after.follow(before)
     if made[0].outer != width:

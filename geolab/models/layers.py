@@ -5,6 +5,7 @@ Each module initialises its own weights, once; nothing overwrites them afterward
 Legend: B batch, T positions, D width, H heads, E features per head.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -69,7 +70,7 @@ def rotate(x: Tensor, base: float = 1e4) -> Tensor:
 class Attention(nn.Module):
     """Multi-head self-attention, causal unless the configuration says otherwise."""
 
-    takes_views = True
+    takes_views = takes_values = True
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
@@ -81,10 +82,12 @@ class Attention(nn.Module):
             self.k_norm = nn.RMSNorm(config.width // config.heads, eps=1e-5)
 
     def forward(self, x: Tensor | Views, before: Tensor | None = None,
-                after: Tensor | None = None) -> Tensor:
+                after: Tensor | None = None,
+                values: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """(B, T, D) -> (B, T, D): F(x), or after F(before x) with (D, D) maps.
 
-        Of `Views` the queries, keys and values have an x each.
+        Of `Views` the queries, keys and values have an x each. With `values` it reads values(V) in
+        place of its values V, both (B, T, D), of all heads side by side.
         """
         weight = fold(self.qkv(), before)
         if isinstance(x, Views):
@@ -92,6 +95,8 @@ class Attention(nn.Module):
         else:
             qkv = F.linear(x, weight)
         B, T, D = qkv.shape[0], qkv.shape[1], self.config.width
+        if values is not None:
+            qkv = torch.cat([qkv[..., :2 * D], values(qkv[..., 2 * D:])], dim=-1)
         qkv = qkv.view(B, T, 3, self.config.heads, -1)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)                                  # each (B, H, T, E)
         if self.config.positions == "rope":
@@ -132,7 +137,8 @@ class Layer(nn.Module):
     def sublayer(self) -> Normed:
         """x -> F(norm x), or x -> F(x) where the norm comes after the residual."""
         return Normed(self.mix, self.norm if self.norm_at == "pre" else None, fused=True,
-                      takes_views=getattr(self.mix, "takes_views", False))
+                      takes_views=getattr(self.mix, "takes_views", False),
+                      takes_values=getattr(self.mix, "takes_values", False))
 
     def forward(self, state: Any, joined: bool = False) -> Any:
         """state -> state. If this layer is `joined` to the next one, the next layer writes the

@@ -137,8 +137,8 @@ def _noting(sublayer: Callable, heard: list, said: list) -> Callable:
         return f(x)
 
     @torch.no_grad()
-    def leaf(f: Callable, *args: Tensor) -> Tensor:
-        said.append(f(*args).detach().requires_grad_())
+    def leaf(f: Callable, *args: Tensor, **named: Any) -> Tensor:
+        said.append(f(*args, **named).detach().requires_grad_())
         return said[-1]
 
     if not is_dataclass(sublayer) or isinstance(sublayer, type):
@@ -146,5 +146,6 @@ def _noting(sublayer: Callable, heard: list, said: list) -> Callable:
     if getattr(sublayer, "takes_views", False):   # what is measured is one sum per sublayer
         sublayer = replace(sublayer, takes_views=False)
     if sublayer.norm is None:
-        return replace(sublayer, f=lambda x, *maps: note(lambda x: leaf(sublayer.f, x, *maps), x))
+        return replace(sublayer, f=lambda x, *maps, **named: note(
+            lambda x: leaf(sublayer.f, x, *maps, **named), x))
     return replace(sublayer, f=partial(leaf, sublayer.f), norm=partial(note, sublayer.norm))

@@ -8,7 +8,7 @@
 
 from collections.abc import Callable
 from dataclasses import is_dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -84,7 +84,9 @@ def _remembering(sublayer: Callable) -> Callable:
     f = sublayer.f if is_dataclass(sublayer) else sublayer
     found: list[tuple] = []
 
-    def run(*args: Tensor) -> Tensor:
+    def run(*args: Tensor, **named: Any) -> Tensor:
+        if named:  # `values`, through which a residual looks into the run
+            return f(*args, **named)
         for inputs, output in found:
             if len(inputs) == len(args) and all(map(torch.equal, inputs, args)):
                 return output

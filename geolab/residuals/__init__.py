@@ -27,6 +27,7 @@ from geolab.residuals.norm_preserving import NormPreserving
 from geolab.residuals.rezero import ReZero
 from geolab.residuals.scaled import Scaled
 from geolab.residuals.single_pass import SinglePass
+from geolab.residuals.value_residual import ValueResidual
 from geolab.residuals.weights import Linear, Weight, float32_at_least
 
 REGISTRY: dict[str, type[Residual]] = {
@@ -39,6 +40,7 @@ REGISTRY: dict[str, type[Residual]] = {
     "layer-scale": LayerScale, "rezero": ReZero, "deepnorm": DeepNorm, "laurel": LAuReL,
     "scaled": Scaled, "norm-preserving": NormPreserving,
     "attnres": AttnRes, "denseformer": DenseFormer, "muddformer": MUDDFormer,
+    "value-residual": ValueResidual,
     "mgt": MGT, "mgt-token": TokenRate, "mgt-projected": Projected, "mhc-delta": MHCDelta,
     "benchmark-delta": BenchmarkDelta, "benchmark-mhc": BenchmarkMHC,
     "benchmark-jpmhc": BenchmarkJPmHC,

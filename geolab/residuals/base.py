@@ -52,6 +52,7 @@ class Residual(nn.Module, ABC):
 
     reach = 1       # how many positions its own convolutions read, including the present one
     leaks = False   # whether an output depends on later inputs, as in some published forms
+    needs_values = False  # whether it refuses a plain function in the place of attention
     lends = False   # whether another sublayer uses parameters of this one
     decayed: tuple[str, ...] = ()  # which parameters of its own multiply features: see `decaying`
     step: Callable[[Any, Sublayer], Any]
@@ -205,17 +206,21 @@ class Normed:
         fused: whether F also takes the two maps of `between` as `f(x, before, after)`, because it
             can multiply them into its own matrices.
         takes_views: whether F also takes `Views` in place of x, as attention may.
+        takes_values: whether F also takes `f(x, values=change)`, and then reads change(V) in place
+            of its values V = x W_V, both (B, T, D), as attention may.
     """
 
     f: Callable[..., Tensor]
     norm: Callable[[Tensor], Tensor] | None = None
     fused: bool = False
     takes_views: bool = False
+    takes_values: bool = False
 
-    def __call__(self, x: Tensor | Views) -> Tensor:
-        if self.norm is None:
-            return self.f(x)
-        return self.f(Views(*map(self.norm, x)) if isinstance(x, Views) else self.norm(x))
+    def __call__(self, x: Tensor | Views,
+                 values: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        if self.norm is not None:
+            x = Views(*map(self.norm, x)) if isinstance(x, Views) else self.norm(x)
+        return self.f(x) if values is None else self.f(x, values=values)
 
     def between(self, x: Tensor, before: Tensor, after: Tensor) -> Tensor:
         """after F(before norm x), with (D, D) matrices `before` and `after`."""

@@ -14,6 +14,7 @@ from geolab import kernels
 COMMANDS = {"assembly": ([], "passes", []),
             "cayley_cpu": ([], "measured", []),
             "kernels": (["--interpret", "--only", "stream_read"], "run", {"rows": []}),
+            "mixes": ([], "measured", []),
             "steps": (["--device", "cpu"], "on_cpu", [])}
 
 

@@ -4,13 +4,13 @@ import copy
 
 import pytest
 import torch
+from shared import ANYWHERE
 from torch import nn
 from torch.testing import assert_close
 
 from geolab.graft import graft
-from geolab.residuals import REGISTRY
 
-every_residual = pytest.mark.parametrize("name", sorted(REGISTRY))
+every_residual = pytest.mark.parametrize("name", sorted(ANYWHERE))
 
 
 @pytest.fixture

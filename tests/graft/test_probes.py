@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from shared import shaken
+from shared import ANYWHERE, shaken
 from test_every_probe import require_measured, weighs_features
 from torch import nn
 
@@ -46,7 +46,7 @@ def test_every_probe_measures_a_grafted_gpt2(grafted, name):
     require_measured(name, model, x)
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY))
+@pytest.mark.parametrize("name", sorted(ANYWHERE))
 def test_the_operators_are_those_of_the_run_with_its_cache(grafted, name):
     """A cache is filled by each run of a sublayer, so that looking must not run one again."""
     model, tokens = grafted(name)
@@ -61,7 +61,7 @@ def test_the_operators_are_those_of_the_run_with_its_cache(grafted, name):
             assert not isinstance(a, torch.Tensor) or torch.equal(a, b)
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY))
+@pytest.mark.parametrize("name", sorted(ANYWHERE))
 def test_who_hears_whom_in_a_grafted_llama(net, name):
     made = net("llama", layers=2)
     model = shaken(graft(made.model, name, plain=False).eval(), size=0.1)

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 import torch
-from shared import AS_THEY_ARE
+from shared import ANYWHERE, AS_THEY_ARE
 from torch import nn
 from torch.testing import assert_close
 
@@ -17,7 +17,6 @@ from geolab.graft import (
     rules,
     ungraft,
 )
-from geolab.residuals import REGISTRY
 
 WIDTH = 16
 
@@ -353,7 +352,7 @@ def test_a_residual_that_does_not_fit_is_named(name, options, error, message):
         graft(network(Plain)[0], name, **options)
 
 
-@pytest.mark.parametrize("name", sorted(set(REGISTRY) - set(AS_THEY_ARE)))
+@pytest.mark.parametrize("name", sorted(set(ANYWHERE) - set(AS_THEY_ARE)))
 def test_a_residual_that_doesn_t_start_plain_is_refused(name):
     rule(Plain, plain)
     model, x = network(Plain)
@@ -392,7 +391,7 @@ def test_a_norm_without_a_weight():
 
 
 def test_which_residuals_read_other_positions():
-    reading = [name for name in REGISTRY if reads_other_positions(name, WIDTH)]
+    reading = [name for name in ANYWHERE if reads_other_positions(name, WIDTH)]
     assert reading == ["delta-matrix", "emhc-cayley", "emhc-hybrid", "emhc-geodesic",
                        "emhc-stream", "benchmark-delta"]
     assert not reads_other_positions("emhc-hybrid", WIDTH, pool="token")

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from shared import ANYWHERE
 from torch.testing import assert_close
 
 from geolab.graft import graft, reads_other_positions
-from geolab.residuals import REGISTRY
 
 FAMILIES = ["gpt2", "llama", "qwen2", "qwen3"]
 READING = [("emhc-hybrid", {}), ("benchmark-delta", {}), ("delta-matrix", {}),
@@ -37,7 +37,7 @@ def test_padding_doesn_t_change_what_stands_beside_it(net, family, side):
 
 
 @pytest.mark.parametrize("name, options", [
-    *((name, {}) for name in sorted(REGISTRY) if not reads_other_positions(name, 16)),
+    *((name, {}) for name in sorted(ANYWHERE) if not reads_other_positions(name, 16)),
     ("delta-matrix", {"compress": "channel"}), ("emhc-hybrid", {"pool": "token"})])
 def test_a_cache_gives_what_the_whole_sequence_gives(net, name, options):
     network = net("llama")

@@ -5,14 +5,14 @@ import pickle
 
 import pytest
 import torch
-from shared import AS_THEY_ARE
+from shared import ANYWHERE, AS_THEY_ARE
 from torch.testing import assert_close
 
 from geolab.graft import graft
 from geolab.graft.block import make_residuals
-from geolab.residuals import REGISTRY, Residual
+from geolab.residuals import Residual
 
-every_residual = pytest.mark.parametrize("name", sorted(REGISTRY))
+every_residual = pytest.mark.parametrize("name", sorted(ANYWHERE))
 WIDTH, SUBLAYERS = 32, 4  # of the networks of `net` with two layers
 HALVES = (torch.bfloat16, torch.float16)
 

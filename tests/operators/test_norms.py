@@ -15,7 +15,8 @@ from geolab.operators.norms import layer_norm, rms_norm
 from geolab.residuals import make_residual
 
 NORMS = {"rms": (rms_norm, lambda x: F.rms_norm(x, x.shape[-1:])),
-         "rms, 1e-5": (partial(rms_norm, eps=1e-5), lambda x: F.rms_norm(x, x.shape[-1:], eps=1e-5)),
+         "rms, 1e-5": (partial(rms_norm, eps=1e-5),
+                       lambda x: F.rms_norm(x, x.shape[-1:], eps=1e-5)),
          "layer": (layer_norm, lambda x: F.layer_norm(x, x.shape[-1:]))}
 every_norm = pytest.mark.parametrize("ours, pytorch", NORMS.values(), ids=NORMS)
 
@@ -60,7 +61,8 @@ def test_what_is_infinite_is_nan_and_alone(ours, pytorch):
 def test_no_residual_calls_a_norm_of_pytorch_s():
     """A sublayer's own norm is the network's."""
     for file in Path(residuals.__path__[0]).glob("*.py"):
-        called = re.findall(r"(?:F|nn|functional)\.(?:rms_norm|layer_norm|RMSNorm)", file.read_text())
+        called = re.findall(r"\b(?:F|nn|functional)\.(?:rms_norm|layer_norm|RMSNorm)",
+                            file.read_text())
         assert not called, file.name
 
 

@@ -96,6 +96,8 @@ def state_shape(model):
 def weighs_features(model, x):
     """Whether each step multiplies each feature of a sublayer by itself, and adds no constant."""
     shape, width = state_shape(model)
+    if residuals(model)[0].needs_values:
+        return True  # the values stand beside a plain stream
     if shape[-1] != width:
         return False
     empty = residuals(model)[0].expand(torch.zeros(1, 1, width))

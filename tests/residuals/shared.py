@@ -74,7 +74,9 @@ _OTHER = {
     "muddformer": [{"block": 1}],
     "emhc-stream": [{"start": "published"}], "emhc-mixer": [{"start": "published"}],
 }
-FORMS = [(name, options) for name in sorted(residuals.REGISTRY)
+# those that may stand around any sublayer
+ANYWHERE = [name for name, residual in residuals.REGISTRY.items() if not residual.needs_values]
+FORMS = [(name, options) for name in sorted(ANYWHERE)
          for options in [{}, *_OTHER.get(name, [])]]
 
 

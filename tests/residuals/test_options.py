@@ -23,7 +23,7 @@ SWITCHES = {
     "compress": COMPRESSORS, "context": ("sublayer",),
     "direction_reads": POOLS, "dynamic": (False,), "ends": ("copied", "split"), "erase": (False,),
     "expand": ("conv",), "gate": ("mlp", "hard", False), "gate_head": ("linear",),
-    "gate_logits": ("single",), "kernel_init": ("published",), "learned": ((), ("state",)),
+    "gate_logits": ("single",), "kernel_init": ("published",), "learned": ((), ("state",), False),
     "map": ("v",), "maps": ("published", "none"), "mix": ("cayley", *mixes()),
     "nets": ("separate",), "norm": ("rms", "layer"), "normalise": (True,), "normalize": (False,),
     "order": ("row-column",), "pool": ("token", "sequence"), "queries": (3,), "read": ("sum",),
@@ -34,10 +34,10 @@ SWITCHES = {
     "without": (("mix",), ("read",), ("write",), ("read", "mix"), ("read", "write", "mix"))}
 NUMBERS = {
     "alpha": 0.7, "alpha_init": 0.5, "beta_init": 0.6, "beta_offset": 0.7, "beta_scale": 1.5,
-    "blocks": 1, "channels": 3, "diagonal": 1.0, "eps": 0.5, "factors": 3,
+    "blocks": 1, "channels": 3, "diagonal": 1.0, "eps": 0.5, "factors": 3, "first_weight": 0.7,
     "floor": 0.9, "gate_bias": 1.0, "hidden": 5, "hidden_ratio": 2, "iterations": 1, "kernel": 2,
-    "norm_eps": 0.5, "penalty": 0.3, "rank": 3, "start": 0.7, "state": 0.7, "std": 0.3, "steps": 1,
-    "streams": 2, "temperature": 0.7, "update": 0.7, "write_eps": 0.5}
+    "norm_eps": 0.5, "own_weight": 0.7, "penalty": 0.3, "rank": 3, "start": 0.7, "state": 0.7,
+    "std": 0.3, "steps": 1, "streams": 2, "temperature": 0.7, "update": 0.7, "write_eps": 0.5}
 # two options that together switch off what neither does alone
 TOGETHER = [
     {"erase": False, "normalize": False}, {"map": "v", "direction_reads": "mean"},
@@ -56,13 +56,14 @@ def seen(residual, options):
     """All that its options can change: the start, one pass under autocast, and the penalties."""
     torch.manual_seed(0)
     # where the first layer of attention reads one source
-    made = stack(residual, 16, 3 if residual in ("attnres", "muddformer") else 2, **options)
+    made = stack(residual, 16, 3 if residual in (
+        "attnres", "muddformer", "value-residual") else 2, **options)
     start = [(name, p.clone()) for name, p in made.named_parameters()]
     shaken(made)
     torch.manual_seed(1)
     attention = Attention(TransformerConfig.benchmark(width=16, heads=2))
     norm = shaken(nn.RMSNorm(16, eps=1e-5))
-    sublayer = Normed(attention, norm, takes_views=True)
+    sublayer = Normed(attention, norm, takes_views=True, takes_values=True)
     x = torch.randn(1, 5, made[0].outer)
     with collect_penalties() as penalties, torch.autocast("cpu", torch.bfloat16):
         state = made[0].expand(x)  # and then tell the streams apart, which may start as copies

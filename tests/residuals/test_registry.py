@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 import torch
-from shared import CLOSE, FORMS, shaken
+from shared import ANYWHERE, CLOSE, FORMS, shaken
 from torch.testing import assert_close
 
 from geolab import residuals
@@ -45,6 +45,7 @@ _MORE = {
            "expand": "conv"}
           for how in ("mean", "flatten", "attention"))],
     "attnres": [{"queries": 3}], "muddformer": [{"ways": 4}],
+    "value-residual": [{}, {"learned": False}],
     "emhc-hybrid": [{"gate": "hard"}], "emhc-stream": [{"gate": "hard"}, {"router_reads": "mixed"}],
     "hyper": [{"tanh": False}], "jpmhc": [{"retraction": "exact"}], "mgt": [
         {"gate": False, "erase": False}],
@@ -203,7 +204,7 @@ def test_training_lowers_the_loss_reaches_every_parameter_and_leaves_nothing_beh
     assert reached[1] | reached[2] == every
 
 
-@every_residual
+@pytest.mark.parametrize("name", ANYWHERE)
 def test_a_step_is_the_same_around_the_backbone_s_sublayer_and_around_a_plain_one(name):
     """The backbone folds maps between norm and F into F's matrices; a plain F can't."""
     trunk = shaken(network(name)).trunk
