@@ -1,6 +1,7 @@
 """What released models have in the place of x + F(norm x), as rows: released/models.yml.
 
-A row says where a form can be read: in the installed transformers, or only in a report. `table`
+A row says where a form can be read: in the installed transformers, in other public code, or only in
+a report. `table`
 draws the rows for a page.
 """
 
@@ -36,13 +37,15 @@ class Released:
         scheme: a key of SCHEMES.
         module, configuration, keys: where the installed transformers has it, and the defaults of
             its configuration.
-        reported: the source of a form that this library doesn't have; one of both is given.
+        code, reported: the source of a form that this library doesn't have: public code that was
+            read, or a report. One of module, code and reported is given.
         streams: n.
         width, layers: the configuration's names of D and of the number of layers.
         features, depth: those numbers, where no configuration is installed.
-        block: layers per block, for "depth".
+        block: layers per block, where the outputs of blocks are kept.
         bytes: per number of the state.
-    Raises: ValueError for an unknown scheme, or unless one of `module` and `reported` is given.
+    Raises: ValueError for an unknown scheme, or unless one of `module`, `code` and `reported` is
+        given.
     """
 
     label: str
@@ -58,6 +61,7 @@ class Released:
     module: str = ""
     configuration: str = ""
     keys: Mapping[str, float] = field(default_factory=dict)
+    code: str = ""
     reported: str = ""
     streams: int = 1
     width: str = ""
@@ -69,13 +73,14 @@ class Released:
 
     def __post_init__(self):
         require_option("scheme", self.scheme, SCHEMES)
-        if bool(self.module) == bool(self.reported):
-            raise ValueError(f"one of module and reported must be given, got {self.module!r} and "
-                             f"{self.reported!r}")
+        sources = self.module, self.code, self.reported
+        if sum(map(bool, sources)) != 1:
+            raise ValueError("one of module, code and reported must be given, got "
+                             f"{', '.join(map(repr, sources))}")
 
     def kept(self, depth: int) -> int:
         """The vectors of D numbers that a token keeps between two sublayers, at the most."""
-        return math.ceil(depth / self.block) + 1 if self.scheme == "depth" else self.streams
+        return math.ceil(depth / self.block) + 1 if self.block else self.streams
 
     def moved(self, depth: int) -> int | None:
         """The vectors that a sublayer's residual reads and writes forward, at the most, as SCHEMES
@@ -90,8 +95,8 @@ class Released:
         return self.kept(depth) * features * self.bytes
 
     def evidence(self, compared: Collection[str]) -> str:
-        """PARITY for a label among those compared, READ for another form of the installed library,
-        and REPORTED for one that isn't there.
+        """PARITY for a label among those compared, READ for another form whose code was read, and
+        REPORTED for one whose code wasn't.
         """
         return REPORTED if self.reported else PARITY if self.label in compared else READ
 
@@ -120,7 +125,7 @@ def _box(row: Released, features: int, depth: int, compared: Collection[str]) ->
         cost += (f"; at D = {features:,} and {row.bytes} bytes, {row.kept_bytes(depth, features):,}"
                  " bytes kept per token")
     keys = ", ".join(f"{key} = {value}" for key, value in row.keys.items())
-    where = row.reported or f"transformers.{row.module}" + f" ({keys})" * bool(keys)
+    where = row.code or row.reported or f"transformers.{row.module}" + f" ({keys})" * bool(keys)
     lines = {"Read": row.read, "Write": row.write, "Mix": row.mix, "Start": row.start,
              "Cost": cost, "Source": where, "Date": row.date}
     said = "".join(f"<br>{name}: {html.escape(line)}" for name, line in lines.items())

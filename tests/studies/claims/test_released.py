@@ -36,7 +36,8 @@ def test_labels_and_names_are_different():
 
 @pytest.mark.parametrize("label, kept, moved", [
     ("granite", 1, 4), ("deepseek-v4", 4, 14), ("hy4", 4, 14), ("deepseek-v4.1", 4, 10),
-    ("gemma-3n", 4, None), ("inkling-2", 9, 12)])
+    ("gemma-3n", 4, None), ("inkling-2", 9, 12), ("muddformer", 49, None),
+    ("resformer", 2, None)])
 def test_what_a_row_costs_by_hand(label, kept, moved):
     """14 and 10 are the two phases and the floor of chapter 20; 48 layers are 8 blocks of 6."""
     row = BY_LABEL[label]
@@ -53,12 +54,14 @@ def test_evidence_is_graded():
     row = BY_LABEL["beam"]
     assert row.evidence({"beam"}) == PARITY and row.evidence({"doge"}) == READ
     assert BY_LABEL["kimi-k3"].evidence({"kimi-k3"}) == REPORTED
+    assert BY_LABEL["muddformer"].evidence(set()) == READ
 
 
 @pytest.mark.parametrize("changes, message", [
     ({"scheme": "twice"}, "scheme must be one of 'one stream'.*got 'twice'"),
-    ({"module": ""}, "one of module and reported must be given, got '' and ''"),
-    ({"reported": "a blog"}, "one of module and reported must be given")])
+    ({"module": ""}, "one of module, code and reported must be given, got '', '', ''"),
+    ({"reported": "a blog"}, "one of module, code and reported must be given"),
+    ({"code": "a repository"}, "one of module, code and reported must be given")])
 def test_a_wrong_row_is_refused_by_name(changes, message):
     with pytest.raises(ValueError, match=message):
         replace(BY_LABEL["beam"], **changes)
