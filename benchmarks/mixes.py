@@ -35,6 +35,7 @@ from studies.engine.results import record
 
 QUESTION = "ways from logits to doubly stochastic matrices, time over that of Sinkhorn's iteration"
 NOISY = 0.1
+PATHS = {"cpu": ("reference", "compiled"), "cuda": ("reference", "compiled", "kernels")}
 PASSES = ("forward", "forward + backward")
 
 
@@ -124,6 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--streams", type=int, nargs="+", default=(4, 8))
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--rounds", type=int, default=60, help="at least 2 (default %(default)s)")
+    parser.add_argument("--paths", nargs="+", choices=PATHS["cuda"],
+                        help="all that the device has, unless named")
     parser.add_argument("--compiler", default="inductor",
                         help="backend of torch.compile (default %(default)s)")
     add_output(parser)
@@ -132,6 +135,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("--rounds must be at least 2, --tokens and --streams at least 1, got "
                      f"{given.rounds}, {given.tokens} and {given.streams}")
     check_output(parser, given)
+    if "kernels" in (given.paths or ()) and given.device == "cpu":
+        parser.error("--paths kernels needs --device cuda, got --device cpu")
     if given.device == "cuda":
         require_cuda(parser, "--device cpu measures on one thread")
     threads = torch.get_num_threads()
@@ -139,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         rows = []
         for streams in given.streams:
-            for path in ("reference", "compiled", *["kernels"] * (given.device == "cuda")):
+            for path in given.paths or PATHS[given.device]:
                 found = measured(streams, given.tokens, path, given.rounds, given.device,
                                  given.compiler)
                 print(*map(line, found), sep="\n", flush=True)
