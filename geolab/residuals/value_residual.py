@@ -2,10 +2,10 @@
 
     V = norm x W_V in this sublayer, V₁ the V of the network's first attention
 
-The source is arXiv 2410.17897, whose network is ResFormer: there V of layer n is H_{n−1} W_V of
-that layer, and queries and keys are as always. Both λ are numbers of a layer, 0.5 each in the form
-with constants. The learned form starts there too. The first attention reads its own values, and
-an MLP has none. The formula is the paper's; its code wasn't read.
+The source is arXiv 2410.17897, whose network is ResFormer. `learned=False` is the form of its
+public code (Zcchill/Value-Residual-Learning, 95652f6): both λ are 0.5, queries and keys are as
+always, and the first attention reads its own values. That code learns no λ. Here each attention
+learns its own two, which start at these constants. An MLP has no values.
 
 What can differ from the plain network is what attention reads. Where attention writes nothing, the
 states are those of the plain network, whatever both λ are. At λ = (0, 1) they always are.
