@@ -1,4 +1,4 @@
-"""`network(weights, hashes)`: a small language model that runs in the page on a reader's own sentence.
+"""`network(weights, hashes, still)`: small language models that a page runs on a reader's sentence.
 
 network.js computes the networks and network_page.js is the panel. On the book's pages both are
 files that a page loads once, and the weights are files that it loads when a reader asks for them; a

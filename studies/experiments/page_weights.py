@@ -2,7 +2,7 @@
 
     a row w of a matrix  →  s = max |w| / 127,  q = round(w / s)        read as s q, in float32
 
-    python -m studies.experiments.page_weights          writes results/page_network/network_RESIDUAL.js
+    python -m studies.experiments.page_weights      writes results/page_network/network_*.js
 
 A file calls `geolabNetwork.take(residual, provenance, text)`, because a page that is opened from
 the disk may load scripts and no other files. The text is JSON; the stored result has its SHA-256.
@@ -21,8 +21,10 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from geolab.models import TokenModel, TransformerConfig
+from geolab.residuals import REGISTRY
 from studies.engine.arm import trained
 from studies.engine.results import FOLDER, path_of, read
+from studies.engine.run import Study
 from studies.experiments.page_model import LINE, Pieces, build, tokenizer
 
 BEGINNINGS = ("And the LORD said unto", "In the beginning God created", "My computer is")
@@ -101,7 +103,6 @@ def read_text(text: str) -> TokenModel:
 
 def residual_of(model: TokenModel) -> str:
     """The registered name of a network's residual."""
-    from geolab.residuals import REGISTRY
     kind = type(model.trunk.layers[0].residual)
     return next(name for name, residual in REGISTRY.items() if residual is kind)
 
@@ -141,34 +142,44 @@ def script(text: str, provenance: Mapping[str, object]) -> str:
     return f'geolabNetwork.take("{json.loads(text)["residual"]}",{told},{json.dumps(text)});\n'
 
 
-def main() -> None:
-    """Write the file of each network of the stored result, from its checkpoint.
+def write(study: Study, result: Path, folder: Path, out: Path) -> list[Path]:
+    """Write the file of each network of a stored result, from its checkpoint.
 
-    Raises: ValueError for a checkpoint that isn't the one that the result measured.
+    Arguments:
+        folder: of the checkpoints, as `run_study` has it.
+        out: the folder of the files.
+    Raises: FileNotFoundError without a checkpoint; ValueError for one that isn't the one that the
+        result measured.
     """
-    from studies.experiments.page_network import STUDY
-    parser = argparse.ArgumentParser(description=main.__doc__)
+    found, arms = read(result), {arm.name: arm for arm in study.arms()}
+    texts = {}
+    for run in found["runs"]:
+        arm, steps = arms[run["model"]], found["budget"]["steps"]
+        checkpoint = (folder / f"{study.name}.cpu.{found['device']}" / arm.part / arm.name /
+                      f"{run['seed']}-{run['lr']:g}-{round(run['warmup'] * steps)}-{steps}.pt")
+        text = as_text(trained(arm, run["seed"], checkpoint), tokenizer(arm.task))
+        if sha256(text) != run["measured"]["sha256"]:
+            raise ValueError(f"{checkpoint} gives weights with SHA-256 {sha256(text)}, and {result}"
+                             f" measured {run['measured']['sha256']}: run the study to its end, or "
+                             "give the --folder of its checkpoints")
+        texts[arm.name] = text
+    out.mkdir(parents=True, exist_ok=True)
+    told = {"study": study.name, "commit": found["commit"], "result": found["sha256"]}
+    for name, text in texts.items():
+        (out / f"network_{name}.js").write_text(script(text, told))
+    return [out / f"network_{name}.js" for name in texts]
+
+
+def main() -> None:
+    from studies.experiments.page_network import STUDY  # which measures by this file
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--result", type=Path, default=path_of(STUDY.name))
     parser.add_argument("--folder", type=Path, default=Path("runs"), help="of the checkpoints")
     parser.add_argument("--out", type=Path, default=PLACE)
     given = parser.parse_args()
-    result = read(given.result)
-    arms = {arm.name: arm for arm in STUDY.arms()}
-    given.out.mkdir(parents=True, exist_ok=True)
-    for run in result["runs"]:
-        arm, steps = arms[run["model"]], result["budget"]["steps"]
-        warmup = round(run["warmup"] * steps)
-        checkpoint = (given.folder / f"{STUDY.name}.cpu.{result['device']}" / arm.part / arm.name
-                      / f"{run['seed']}-{run['lr']:g}-{warmup}-{steps}.pt")
-        text = as_text(trained(arm, run["seed"], checkpoint), tokenizer(arm.task))
-        if sha256(text) != run["measured"]["sha256"]:
-            raise ValueError(f"{checkpoint} gives weights with SHA-256 {sha256(text)}, and "
-                             f"{given.result} measured {run['measured']['sha256']}: run the study "
-                             "to its end, or give the --folder of its checkpoints")
-        out = given.out / f"network_{arm.name}.js"
-        out.write_text(script(text, {"study": STUDY.name, "commit": result["commit"],
-                                     "result": result["sha256"]}))
-        print(f"{out}: {out.stat().st_size / 1e6:.2f} MB")
+    for file in write(STUDY, given.result, given.folder, given.out):
+        print(f"{file}: {file.stat().st_size / 1e6:.2f} MB")
 
 
 if __name__ == "__main__":
