@@ -183,13 +183,14 @@ globalThis.geolabNetwork = (() => {
    * @type {(text: string) => Network} */
   const open = text => {
     const told = /** @type {Told} */ (JSON.parse(text));
-    if (!(told.residual in RESIDUALS)) throw new Error(`This page doesn't compute the residual “${told.residual}”.`);
+    if (!Object.hasOwn(RESIDUALS, told.residual)) throw new Error(`This page doesn't compute the residual “${told.residual}”.`);
     const wanted = shapes(told), weights = new Map();
     for (const [name, shape] of told.tensors)
       if (String(wanted.get(name)) !== String(shape))
         throw new Error(`The weights ${name} have the shape ${shape}, and the network wants ${wanted.get(name) ?? "none"}.`);
-    if (told.tensors.length !== wanted.size)
-      throw new Error(`The file has ${told.tensors.length} weights, and the network wants ${wanted.size}.`);
+    const names = new Set(told.tensors.map(([name]) => name));
+    if (names.size !== wanted.size || told.tensors.length !== wanted.size)
+      throw new Error(`The file has ${names.size} weights, and the network wants ${wanted.size}.`);
     const raw = Uint8Array.from(atob(told.numbers), character => character.charCodeAt(0));
     const count = told.tensors.reduce((sum, [, shape]) => sum + shape[0], 0);
     const all = told.tensors.reduce((sum, [, [n, m]]) => sum + 4 * n + (m ? n * m : 0), 0);

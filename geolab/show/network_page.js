@@ -45,7 +45,7 @@
     return H.map(x => (x >>> 0).toString(16).padStart(8, "0")).join("");
   };
 
-  const opened = /** @type {Map<string, Network>} */ (new Map());
+  const asked = /** @type {Map<string, Promise<Network>>} */ (new Map());  // by hash
   const arrived = /** @type {Map<string, string>} */ (new Map());
   /** What a file of weights calls. @type {(name: string, provenance: object, text: string) => void} */
   globalThis.geolabNetwork.take = (name, _, text) => { arrived.set(name, text); };
@@ -58,9 +58,8 @@
   /** The network of a name, from a file that is fetched where none has been taken yet. It throws an Error
    * with a sentence for a file that can't be read, that is of another network, or that was changed.
    * @type {(name: string, folder: string, hash: string) => Promise<Network>} */
-  const network = async (name, folder, hash) => {
-    const known = opened.get(hash), address = new URL(`network_${name}.js`, folder || HERE || location.href).href;
-    if (known) return known;
+  const fetched = async (name, folder, hash) => {
+    const address = new URL(`network_${name}.js`, folder || HERE || location.href).href;
     if (!arrived.has(name)) await run(address);
     const text = arrived.get(name);
     arrived.delete(name);  // so that a second try reads the file again
@@ -70,8 +69,14 @@
       throw new Error(`The weights of “${name}” have the SHA-256 ${found.slice(0, 8)}…, and this page was made for ${hash.slice(0, 8)}….`);
     const net = open(text);
     if (net.residual !== name) throw new Error(`The file of “${name}” has a network with the residual “${net.residual}”.`);
-    opened.set(hash, net);
     return net;
+  };
+  /** The same, once for all who ask; a failure may be asked again. @type {typeof fetched} */
+  const network = (name, folder, hash) => {
+    const found = asked.get(hash) ?? fetched(name, folder, hash);
+    found.catch(() => asked.delete(hash));
+    asked.set(hash, found);
+    return found;
   };
 
   // ---------------------------------------------------------------- what is to be seen
@@ -179,14 +184,14 @@
         const rows = one.found.map(({seen}, r) => `<tr><th scope="row">${visible(decode(net, [one.pieces[r]]))}</th>${
           seen.map((/** @type {Seen} */ did, /** @type {number} */ c) => {
             const value = of.cell(did), here = r === row && c === column;
-            return `<td data-at="${r} ${c}" tabindex="${here ? 0 : -1}"${here ? ' aria-current="true"' : ""} style="--share:${Math.min(1, Math.abs(value)).toFixed(2)}">${shown(value)}</td>`;
+            return `<td data-at="${r} ${c}"${value < 0 ? ' class="geolab-against"' : ""} tabindex="${here ? 0 : -1}"${here ? ' aria-current="true"' : ""} style="--share:${Math.min(1, Math.abs(value)).toFixed(2)}">${shown(value)}</td>`;
           }).join("")}</tr>`);
         const next = likely(one).map(([p, piece]) =>
           `<li><button type="button" data-at="next ${piece}" data-next="${escaped(decode(net, [piece]))}" style="--share:${p.toFixed(2)}">${visible(decode(net, [piece]))}</button> ${percent(p)}</li>`);
         const did = one.found[row].seen[column];
         const off = one.silent.size ? ` Silent: ${[...one.silent].sort((a, b) => a - b).map(sublayer).join(", ")}.` : "";
         find(".geolab-out", side(which)).innerHTML =
-          `<p>${of.says}</p><div class="geolab-table"><table><thead><tr><td></td>${heads.join("")}</tr></thead><tbody>${rows.join("")}</tbody></table></div>` +
+          `<p>${of.says}</p><div class="geolab-table"><table role="grid" aria-label="${about[one.name].label}: pieces by sublayers"><thead><tr><td></td>${heads.join("")}</tr></thead><tbody>${rows.join("")}</tbody></table></div>` +
           `<p class="geolab-told">At “${visible(decode(net, [one.pieces[row]]))}”, ${sublayer(column)}: ${one.silent.has(column) ? "silenced. " : ""}${of.tells(did)}</p>` +
           `<p>What may come next.${off}</p><ol>${next.join("")}</ol>`;
         if (inside && held) find(`[data-at="${held}"]`, side(which))?.focus();

@@ -22,8 +22,8 @@ RESIDUALS = {"additive": {}, "delta": {}, "mhc": {"start": "published"}, "mgt": 
 
 
 def million(task: Pieces = TASK, config: TransformerConfig = CONFIG,
-            budget: Budget = Budget(steps=6000, batch=8, evaluate_every=1000)) -> list[Arm]:
-    """About a million weights; three million pieces, two and a half times the text.
+            budget: Budget = Budget(steps=5000, batch=8, evaluate_every=1000)) -> list[Arm]:
+    """About a million weights; two and a half million pieces, twice the text.
 
     A rate is searched for each at a quarter of the length, on a seed that isn't reported.
     """

@@ -163,7 +163,9 @@ def test_what_is_seen_are_the_coefficients_of_the_residual(chromium_page, residu
     (lambda told: told | {"residual": "hyper"}, "doesn't compute the residual “hyper”"),
     (lambda told: told | {"width": 32}, "have the shape"),
     (lambda told: told | {"hidden": 25}, "have the shape"),
+    (lambda told: told | {"residual": "toString"}, "doesn't compute the residual “toString”"),
     (lambda told: told | {"tensors": told["tensors"][1:]}, "weights, and the network wants"),
+    (lambda told: told | {"tensors": told["tensors"][:1] + told["tensors"][:-1]}, "weights, and"),
     (lambda told: told | {"numbers": told["numbers"][:-8]}, "bytes of weights"),
     (lambda told: told | {"residual": "additive"}, "and the network wants none")])
 def test_a_text_of_another_shape_is_refused(chromium_page, texts, change, said):
