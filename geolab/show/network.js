@@ -191,7 +191,8 @@ globalThis.geolabNetwork = (() => {
     const names = new Set(told.tensors.map(([name]) => name));
     if (names.size !== wanted.size || told.tensors.length !== wanted.size)
       throw new Error(`The file has ${names.size} weights, and the network wants ${wanted.size}.`);
-    const raw = Uint8Array.from(atob(told.numbers), character => character.charCodeAt(0));
+    const code = atob(told.numbers), raw = new Uint8Array(code.length);
+    for (let i = 0; i < code.length; i++) raw[i] = code.charCodeAt(i);
     const count = told.tensors.reduce((sum, [, shape]) => sum + shape[0], 0);
     const all = told.tensors.reduce((sum, [, [n, m]]) => sum + 4 * n + (m ? n * m : 0), 0);
     if (raw.length !== all) throw new Error(`The file has ${raw.length} bytes of weights, and the network wants ${all}.`);
@@ -199,7 +200,8 @@ globalThis.geolabNetwork = (() => {
     let float = 0, at = 0;
     for (const [name, shape] of told.tensors) {
       const [n, m] = shape, values = m ? new Float32Array(n * m) : floats.slice(float, float + n);
-      if (m) for (let i = 0; i < n * m; i++) values[i] = floats[float + Math.floor(i / m)] * whole[at + i];
+      if (m) for (let i = 0, k = 0; i < n; i++)
+        for (let j = 0; j < m; j++, k++) values[k] = floats[float + i] * whole[at + k];
       weights.set(name, {shape, values});
       float += n;
       at += m ? n * m : 0;

@@ -45,7 +45,8 @@ def network(weights: Mapping[str, Path], hashes: Mapping[str, str], still: str,
     require_option("right", right, weights)
     for name, file in weights.items():
         require_option("weights", name, LABELS)
-        require_option("hashes", name, hashes)
+        if name not in hashes:
+            raise ValueError(f"hashes must have one for each network, got none for {name!r}")
         if not file.exists():
             raise FileNotFoundError(f"weights of {name!r} must be a file, got {file}: "
                                     "python -m studies.experiments.page_weights writes it")
@@ -83,8 +84,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def _side(which: str, chosen: str, weights: Mapping[str, Path]) -> str:
     options = "".join(f'<option value="{name}"{" selected" if name == chosen else ""}>'
                       f"{LABELS[name]}</option>" for name in weights)
-    return (f'<section data-side="{which}" aria-label="The network on the {which}"><label>'
-            f'Residual <select name="network.{which}" autocomplete="off">{options}</select>'
+    first = {"left": "First", "right": "Second"}[which]
+    return (f'<section data-side="{which}" aria-label="{first} network"><label>'
+            f'{first} residual <select name="network.{which}" autocomplete="off">{options}</select>'
             '</label><div class="geolab-out"></div></section>')
 
 

@@ -82,7 +82,8 @@
   // ---------------------------------------------------------------- what is to be seen
 
   const average = (/** @type {ArrayLike<number>} */ x) => Array.from(x).reduce((a, b) => a + b, 0) / x.length;
-  const shown = (/** @type {number} */ x) => x.toFixed(2).replace("-", "−");
+  const shown = (/** @type {number} */ x) => x.toFixed(2).replace(/^-(?=0\.00)/, "").replace("-", "−");
+  const short = (/** @type {number} */ x) => shown(x).replace(/^(−?)0/, "$1");  // eight of them fit a phone
   const listed = (/** @type {ArrayLike<number>} */ x) => Array.from(x, shown).join(", ");
   const range = (/** @type {ArrayLike<number>} */ x) =>
     `${shown(average(x))} (from ${shown(Math.min(...Array.from(x)))} to ${shown(Math.max(...Array.from(x)))})`;
@@ -184,7 +185,7 @@
         const rows = one.found.map(({seen}, r) => `<tr><th scope="row">${visible(decode(net, [one.pieces[r]]))}</th>${
           seen.map((/** @type {Seen} */ did, /** @type {number} */ c) => {
             const value = of.cell(did), here = r === row && c === column;
-            return `<td data-at="${r} ${c}"${value < 0 ? ' class="geolab-against"' : ""} tabindex="${here ? 0 : -1}"${here ? ' aria-current="true"' : ""} style="--share:${Math.min(1, Math.abs(value)).toFixed(2)}">${shown(value)}</td>`;
+            return `<td data-at="${r} ${c}"${value < 0 ? ' class="geolab-against"' : ""} tabindex="${here ? 0 : -1}"${here ? ' aria-current="true"' : ""} style="--share:${Math.min(1, Math.abs(value)).toFixed(2)}">${short(value)}</td>`;
           }).join("")}</tr>`);
         const next = likely(one).map(([p, piece]) =>
           `<li><button type="button" data-at="next ${piece}" data-next="${escaped(decode(net, [piece]))}" style="--share:${p.toFixed(2)}">${visible(decode(net, [piece]))}</button> ${percent(p)}</li>`);
@@ -194,6 +195,8 @@
           `<p>${of.says}</p><div class="geolab-table"><table role="grid" aria-label="${about[one.name].label}: pieces by sublayers"><thead><tr><td></td>${heads.join("")}</tr></thead><tbody>${rows.join("")}</tbody></table></div>` +
           `<p class="geolab-told">At “${visible(decode(net, [one.pieces[row]]))}”, ${sublayer(column)}: ${one.silent.has(column) ? "silenced. " : ""}${of.tells(did)}</p>` +
           `<p>What may come next.${off}</p><ol>${next.join("")}</ol>`;
+        const table = find(".geolab-table", side(which));
+        table.scrollTop = find("td[aria-current]", table).offsetTop - table.clientHeight / 2;
         if (inside && held) find(`[data-at="${held}"]`, side(which))?.focus();
       }
       return Object.entries(sides).map(([, one]) => `${about[one.name].label}: ${likely(one).slice(0, 3).map(

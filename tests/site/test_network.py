@@ -10,14 +10,14 @@ from tokenizers import Tokenizer
 
 from geolab.models import TransformerConfig
 from geolab.show.network import FILES, UNTYPED, network
+from studies.engine.results import stored
 from studies.experiments.page_model import LINE, Pieces, build, tokenizer
 from studies.experiments.page_network import RESIDUALS
-from studies.experiments.page_weights import as_text, read_text, script, sha256
+from studies.experiments.page_weights import PLACE, as_text, read_text, script, sha256
 
 pytestmark = pytest.mark.browser
 CONFIG = TransformerConfig.ddl(width=16, layers=2, heads=2, hidden=24, max_length=16)
 PHONE = {"viewport": {"width": 390, "height": 844}}
-SEEN = {"additive": "cosine", "delta": "beta", "mhc": "mix", "mgt": "gate", "attnres": "weights"}
 
 
 @pytest.fixture(scope="module")
@@ -112,12 +112,14 @@ def agrees(page, text: str, pieces: Tokenizer, silent=()) -> None:
     for k in silent:
         model.trunk.layers[k].mix.register_forward_hook(lambda *args: torch.zeros_like(args[2]))
     found = page.evaluate(COMPUTED, [text, given, list(silent)])
-    for sentence, got in zip(given, found, strict=True):
-        assert got["ids"] == pieces.encode(sentence).ids, sentence
-        assert got["back"] == sentence
-        wanted = model(torch.tensor([got["ids"][:CONFIG.max_length]]))[0, -1]
-        logits = torch.tensor(got["logits"])
-        assert (logits - wanted).abs().max() < 1e-4 * max(1, wanted.abs().max()), sentence
+    ids = [pieces.encode(sentence).ids for sentence in given]
+    # what stands behind a sentence changes nothing in it, so that all are one batch
+    whole = torch.tensor([(one + 16 * [0])[:CONFIG.max_length] for one in ids])
+    for sentence, one, logits, got in zip(given, ids, model(whole), found, strict=True):
+        assert got["ids"] == one and got["back"] == sentence
+        wanted = logits[min(len(one), CONFIG.max_length) - 1]
+        error = (torch.tensor(got["logits"]) - wanted).abs().max()
+        assert error < 1e-4 * max(1, wanted.abs().max()), sentence
 
 
 @pytest.mark.parametrize("residual", RESIDUALS)
@@ -176,6 +178,26 @@ def test_a_text_of_another_shape_is_refused(chromium_page, texts, change, said):
     assert said in got
 
 
+@pytest.mark.parametrize("residual", RESIDUALS)
+def test_a_stored_network_says_what_the_result_says(chromium_page, residual):
+    run, = (run for run in stored("page_network")["runs"] if run["model"] == residual)
+    file = (PLACE / f"network_{residual}.js").read_text()
+    text = json.loads(file[file.index('"{'):file.rindex(")")])
+    assert sha256(text) == run["measured"]["sha256"] and len(file) < 1.5e6
+    spoken = run["measured"]["speaks"]
+    found = chromium_page.evaluate("""([text, sentences]) => {
+        const {encode, decode, open, reader, softmax} = geolabNetwork, net = open(text);
+        return sentences.map(sentence => {
+            const {logits} = encode(net, sentence).map(reader(net)).pop();
+            return softmax([...logits]).map((p, i) => [decode(net, [i]), p])
+                .sort((a, b) => b[1] - a[1]).slice(0, 5);
+        });
+    }""", [text, [LINE + begin for begin in spoken]])
+    for one, got in zip(spoken.values(), found, strict=True):
+        assert [p for _, p in got] == pytest.approx([p for _, p in one["next"]], abs=2e-4)
+        assert got[0][0] == one["next"][0][0]
+
+
 # ---------------------------------------------------------------- the panel
 
 @pytest.fixture
@@ -208,11 +230,10 @@ def test_weights_are_loaded_when_a_reader_asks_and_the_first_picture_stays_till_
 
 
 @pytest.mark.parametrize("residual", RESIDUALS)
-def test_any_two_show_their_likeliest_pieces(opened, residual, texts, pieces):
-    opened.click(".geolab-run")
-    ready(opened)
+def test_a_residual_shows_what_it_did_and_the_likeliest_pieces(opened, residual, texts, pieces):
     opened.select_option('[name="network.left"]', residual)
     opened.fill("textarea", "The word is")
+    ready(opened)
     ids = pieces.encode(LINE + "The word is").ids
     with torch.no_grad():
         best = read_text(texts[residual])(torch.tensor([ids]))[0, -1].softmax(-1).topk(5)
@@ -223,6 +244,10 @@ def test_any_two_show_their_likeliest_pieces(opened, residual, texts, pieces):
         pieces.decode([int(k)]) for k in best.indices]
     assert out(opened, "left").locator("tbody tr").count() == len(ids)
     assert opened.evaluate("document.documentElement.scrollWidth") <= 390
+    told = out(opened, "left").locator(".geolab-told").inner_text()
+    words = {"additive": "cosine", "delta": "k·x", "mhc": "rows of H", "mgt": "gate G",
+             "attnres": "weights"}
+    assert words[residual] in told and "NaN" not in told and "undefined" not in told
 
 
 def test_a_silent_sublayer_changes_what_comes_next_and_a_click_brings_it_back(opened):
