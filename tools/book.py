@@ -31,7 +31,9 @@ INSTALLED = ROOT / ".venv/seconds"  # how long an installation took that came ju
 CODE = ("geolab", "studies", "benchmarks", "results")  # the folders whose data notebooks read
 EXECUTOR = ("executor.py", "whole_notebooks.py")
 SETTINGS = ("_config.yml", "_toc.yml", "book/_ext", "book/_static", "book/references.bib",
-            "geolab/show/core.js", "geolab/show/compute.js", "geolab/show/compute.css")
+            *(f"geolab/show/{file}" for file in ("core.js", "compute.js", "compute.css",
+                                                 "network.js", "network_page.js", "network.css")),
+            "results/page_network")
 NOTICE = """:::{{warning}}
 On the machine that built this page, cells ended with an error. The page shows it in its place, and
 what depends on it may be missing.

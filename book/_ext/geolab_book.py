@@ -19,7 +19,9 @@ UNSET = ("<noscript><style>.bd-header-article{display:none}</style><p class=\"ge
          "</p></noscript>")
 SCORER = Path(__file__).parents[1] / "_static/scorer.js"
 PANELS = Path(find_spec("geolab").origin).parent / "show"  # the build copies only book/
-PANEL_FILES = "core.js", "compute.js", "compute.css"
+PANEL_FILES = {"geolab-compute": ("compute.css", "core.js", "compute.js"),
+               "geolab-network": ("network.css", "core.js", "network.js", "network_page.js")}
+WEIGHTS = Path(find_spec("studies").origin).parents[1] / "results/page_network"  # loaded when asked
 
 
 class Row(SphinxRole):
@@ -46,11 +48,12 @@ class Row(SphinxRole):
 
 
 def files_of_panels(app, page, template, context, doctree):
-    """A page with a panel of `geolab.show.compute` loads its scripts and its style once."""
-    if 'class="geolab-compute"' in context.get("body", ""):
-        app.add_css_file("compute.css")
-        for script in ("core.js", "compute.js"):
-            app.add_js_file(script, loading_method="defer")
+    """A page with a panel of `geolab.show` to type into loads its scripts and its style once."""
+    for panel, (style, *scripts) in PANEL_FILES.items():
+        if f'class="{panel}"' in context.get("body", ""):
+            app.add_css_file(style)
+            for script in scripts:
+                app.add_js_file(script, loading_method="defer")
 
 
 def scripts_once(app, page, template, context, doctree):
@@ -139,7 +142,9 @@ def _target(builder, page: str, uri: str) -> str:
 def with_the_address(app, config):
     """Set the links to the repository's public address, and the address of each page."""
     config.html_search_scorer = str(SCORER)
-    config.html_static_path += [str(PANELS / file) for file in PANEL_FILES]
+    files = dict.fromkeys(file for files in PANEL_FILES.values() for file in files)
+    config.html_static_path += [str(path) for path in (*map(PANELS.joinpath, files),
+                                                       *sorted(WEIGHTS.glob("*.js")))]
     options = config.html_theme_options
     options["logo"] = {"text": config.html_title, "alt_text": "An F and its mirror image"}
     if url := options.get("repository_url"):

@@ -9,7 +9,8 @@ if missing:
                       'pip install "geolab[show]" brings what it draws with')
 
 from geolab.show.compute import compute
+from geolab.show.network import network
 from geolab.show.questions import ask
 from geolab.show.sliders import explore, slider
 
-__all__ = ["ask", "compute", "explore", "slider"]
+__all__ = ["ask", "compute", "explore", "network", "slider"]

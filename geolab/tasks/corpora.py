@@ -75,12 +75,14 @@ def how_to_get(name: str) -> str:
 
 
 def sha256(corpus: str) -> str:
-    """The SHA-256 of the sample, or of a folder's .txt files end to end, by name.
+    """The SHA-256 of the sample, of a published text, or of a folder's .txt files end to end.
 
     Raises: ValueError for a corpus that is read from the network, whose text isn't at hand.
     """
     if corpus == "sample":
         return SAMPLE_SHA256
+    if corpus in PUBLISHED:
+        return PUBLISHED[corpus].sha256
     if corpus in CORPORA:
         raise ValueError(f"corpus must be 'sample' or a folder, got {corpus!r}, which is read from "
                          "the network piece by piece")

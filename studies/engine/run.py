@@ -44,12 +44,14 @@ class Study:
         question: one line.
         sizes: size -> a function that gives the arms; a corpus is not read before it is called.
         arrange: (runs by part, task by part, size) -> the content of the file.
+        compares: whether its losses say which arm is better. Without that one seed is enough.
     """
 
     name: str
     question: str
     sizes: Mapping[str, Callable[[], list[Arm]]]
     arrange: Arrange = as_found
+    compares: bool = True
 
     def arms(self, size: str = "cpu") -> list[Arm]:
         """Return all arms of a size. Raises: Refused for a size that the study doesn't have."""
