@@ -1,4 +1,4 @@
-"""The figures of the page Going further: Čech against μ, loops against those of noise, and heat."""
+"""The figures of the page Going further: Čech against μ, loops, heat, and memories."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from torch import Tensor
 
-from geolab.show.figures import ACCENT, QUIET, SECOND, show, subplots
+from geolab.show.figures import ACCENT, QUIET, SECOND, label_line, look, show, subplots
 from geolab.show.letter import F as LETTER
 from geolab.show.letter import draw_letter
 from notebooks.figures.ch16 import ROWS, kind, mark, names_below, ours
@@ -127,3 +127,29 @@ def draw_heat(tau: float) -> Figure:
     axes.set(aspect="equal", xlim=(-0.8, 0.8), ylim=(-0.62, 0.62), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     return figure
+
+
+def written_once(counts: list[int], mean: dict[str, list[float]]) -> HTML:
+    """Mean errors of four memories, each pair written once: name -> one number for each count."""
+    figure, axes = subplots(height=3.6)
+    last = counts[-1]
+    for level, said, style in ((0, "least squares", look("floor") | {"marker": None}),
+                               (1, "empty memory", dict(color=QUIET, linewidth=1))):
+        axes.plot([counts[0], last], [level, level], **style)
+        label_line(axes, last + 0.3, level, said)
+    for name, like, said, style in (
+            ("additive", "additive", "additive", {}),
+            ("scaled", "additive", "additive,\nbest factor", {"marker": "v", "linestyle": ":"}),
+            ("delta", "delta", "delta, once", {}),
+            ("ten passes", "delta", "delta,\nten passes",
+             {"linestyle": "-", "markerfacecolor": "white"})):
+        axes.plot(counts, mean[name], **look(like) | style, markersize=5)
+        label_line(axes, last + 0.3, mean[name][-1], said, color=look(like)["color"])
+    axes.set(xlabel="pairs stored (keys have 16 features)", ylabel="relative squared error",
+             xlim=(0, last + 5.5), ylim=(-0.08, 1.15), xticks=counts,
+             title="Each pair is written once")
+    return show(figure, "Retrieval error against the number of stored pairs. The delta memory "
+                        "written once lies below the plain sum and close to the sum with its best "
+                        "factor. With ten passes it is lower still.",
+                caption="The error of what a memory answers, relative to the size of the values: "
+                        "means over random keys and values.")
