@@ -47,10 +47,10 @@ lint: .venv/ready
 	@$(BIN)/pyrefly check
 
 unit: browser .venv/colab
-	$(BIN)/python -m pytest tests --ignore tests/site -n $(JOBS) --dist worksteal
+	$(BIN)/python -m pytest tests --ignore tests/site -n $(JOBS) --dist worksteal -p no:nbmake
 
 site-tests: book browser
-	$(BIN)/python -m pytest tests/site -n $(JOBS)
+	$(BIN)/python -m pytest tests/site -n $(JOBS) -p no:nbmake
 
 machines: .venv/ready
 	$(BIN)/python tools/machines.py --jobs $(JOBS) $(if $(ONLY),--only $(ONLY)) \

@@ -105,6 +105,7 @@ def executed(jobs: int, times: dict[str, float]) -> dict[str, list[Failure]]:
             stale.remove(name)
     if not stale:
         return {}
+    jobs = min(jobs, len(stale))
     guesses = {name: path.stat().st_size / 5000 for name, path in paths.items()}
     guesses |= {name: known.seconds for name, known in outcomes.items() if known}
     stale.sort(key=lambda name: -guesses[name])  # longest first

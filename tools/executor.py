@@ -52,6 +52,7 @@ def execute(copies: Sequence[Path], environment: Mapping[str, str], jobs: int = 
         quiet: whether nbmake's report is shown only where it could not run a notebook at all.
     Raises: RuntimeError in that case.
     """
+    jobs = min(jobs, len(copies))  # a process that has nothing to do takes seconds to start
     share = ["-n", str(jobs), "--maxschedchunk", "1"] if jobs > 1 else []  # 1 keeps the order
     done = subprocess.run([*COMMAND, *share, *copies], cwd=ROOT, env=environment, check=False,
                           text=True, stderr=subprocess.STDOUT,

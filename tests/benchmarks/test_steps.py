@@ -1,5 +1,7 @@
 import json
 from functools import partial
+from multiprocessing.pool import ThreadPool
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -25,6 +27,9 @@ def test_on_a_cpu_each_ratio_is_to_the_additive_block(tmp_path):
 
 
 def test_the_models_of_table_5_are_measured_over_their_gpt(monkeypatch, capsys):
+    """Threads stand in for processes, each of which would take seconds to start."""
+    context = SimpleNamespace(Pool=lambda count, maxtasksperchild: ThreadPool(count))
+    monkeypatch.setattr(steps.multiprocessing, "get_context", {"spawn": context}.get)
     monkeypatch.setitem(steps.TABLE5_SIZE, "batch", 1)
     monkeypatch.setitem(steps.TABLE5_SIZE, "length", 3)
     steps.main(["--device", "cpu", "--table5", "--only", "emhc-hybrid", "--repeats", "1",

@@ -20,6 +20,7 @@ from geolab.residuals.mgt_forms import MHCDelta
 
 HALF, SINGLE = torch.bfloat16, torch.float32
 NAMES = ("stream_join", "stream_generate")
+MANY = 70 if launch.INTERPRETED else 137  # tokens: more than a tile, and the last one isn't full
 every_operator = pytest.mark.parametrize("name", NAMES)
 interpreted = pytest.mark.skipif(not launch.INTERPRETED,
                                  reason="only Triton's interpreter counts addresses")
@@ -54,7 +55,7 @@ def both(name, generated=generated):
 @pytest.mark.parametrize("dtype", [SINGLE, HALF])
 @every_operator
 def test_any_number_of_streams_and_features(device, name, dtype, n, d):
-    check(*both(name), *inputs(name, (137,), n, d, device, dtype))
+    check(*both(name), *inputs(name, (MANY,), n, d, device, dtype))
 
 
 @every_operator
@@ -114,13 +115,13 @@ def test_all_that_reads_the_state_counts_in_its_gradient(device, name):
 
 @pytest.mark.skipif(not launch.INTERPRETED, reason="a device computes with halves in every test")
 def test_halves_carry_sixteen_bits(halves):
-    given = inputs("stream_join", (137,), 4, 520, "cpu", HALF)
+    given = inputs("stream_join", (MANY,), 4, 520, "cpu", HALF)
     kernel, operator = both("stream_join", split)
-    z, _, *numbers = kernel(*given)
+    z, _, *numbers = (found := with_gradients(kernel, given, 0))[:5]
     # the numbers are those of the Z that is written
     wanted = operators.rms_linear(z.flatten(-2).double(), given[-1].double(), 1e-6)
     assert distance(torch.cat([t.flatten(1) for t in numbers], -1), wanted) < 2.0**-16
-    *_, grad_w = with_gradients(kernel, given, 0)
+    *_, grad_w = found
     *_, exact = with_gradients(operator, [t.double() for t in given], 0)
     assert distance(grad_w, exact) < 2.0**-7
     check(kernel, operator, *given)
@@ -128,7 +129,7 @@ def test_halves_carry_sixteen_bits(halves):
 
 @every_operator
 def test_gradients_are_the_same_in_every_run(device, name):
-    given = inputs(name, (300,), 4, 600, device)
+    given = inputs(name, (2 * MANY,), 4, 600, device)
     first, second = (with_gradients(both(name)[0], given, 0) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
@@ -323,7 +324,7 @@ class Products(TorchDispatchMode):
 @interpreted
 def test_recomputation_keeps_less_and_runs_no_product_of_f_again():
     def seen(recompute):
-        model, x = network("cpu", layers=4)
+        model, x = network("cpu", layers=2)
         model.recompute = recompute
         with kernels.use("always"), torch.profiler.profile(profile_memory=True) as forward:
             y = model(x)
@@ -332,7 +333,7 @@ def test_recomputation_keeps_less_and_runs_no_product_of_f_again():
         return (sum(event.self_cpu_memory_usage for event in forward.key_averages()),
                 products.count)
 
-    (kept, products), (kept_all, products_of_all) = seen(2), seen(0)
+    (kept, products), (kept_all, products_of_all) = seen(1), seen(0)
     assert kept < 0.7 * kept_all and products == products_of_all
 
 
