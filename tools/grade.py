@@ -137,6 +137,8 @@ def verdicts(notebook: NotebookNode, key: Session, hidden: list[Path], limits: L
     asked = {check.name: check for check in key.every}
     cells = [(place, cell.source) for place, cell in enumerate(notebook.cells)
              if cell.cell_type == "code" and grade_id(cell) not in asked]
+    places = {grade_id(cell).removesuffix("-answer"): place
+              for place, cell in enumerate(notebook.cells) if grade_id(cell) not in asked}
     found: dict[str, str] = {}
     for _ in range(TRIES):
         left = [name for name in asked if name not in found]
@@ -151,12 +153,13 @@ def verdicts(notebook: NotebookNode, key: Session, hidden: list[Path], limits: L
                 cells = [cell for cell in cells if cell[0] != place]
                 continue
             for name in left:
-                said = answers.get(name) if isinstance(answers, dict) else None
                 try:
-                    found[name] = judged(asked[name], said, process)
+                    found[name] = judged(asked[name], answers.get(name), process)
                 except Stopped as stopped:  # while a function was called
                     found[name] = stopped.args[0]
                     break
+                if found[name] and (why := errors.get(str(places.get(name)))):
+                    found[name] += f" (its cell raised {why})"[:300]
         if len(found) == len(asked):
             return found
     raise Stopped(f"it was stopped {TRIES} times")

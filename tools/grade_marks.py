@@ -7,6 +7,7 @@ nobody has set, neither a program nor a teacher, stays blank: it is no zero.
 import csv
 import os
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ def opened(course: Path) -> Any:
 
     if not (course / "nbgrader_config.py").exists():
         raise SystemExit(f"--course must be a folder that `make class` has made, got {course}")
+    warnings.filterwarnings("ignore", module="nbgrader.api")  # of its own way with SQLAlchemy
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # alembic
     config = PyFileConfigLoader("nbgrader_config.py", path=str(course)).load_config()
     steps = [*config.Autograde.get("sanitize_preprocessors", ["Execute"]),

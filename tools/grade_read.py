@@ -44,8 +44,8 @@ def found(folder: Path, name: str) -> tuple[Path, list[str]]:
         return path, []
     others = [path for path in files if path.suffix == ".ipynb"]
     if len(others) == 1:
-        return others[0], [f"its name was {others[0].name}"]
-    there = ", ".join(path.name for path in files[:5]) or "nothing"
+        return others[0], [f"its name was {others[0].name!r}"]
+    there = ", ".join(repr(path.name) for path in files[:5]) or "nothing"
     raise Unreadable(f"it must hold one notebook, such as {name}.ipynb, and holds {there}")
 
 

@@ -56,8 +56,8 @@ class Stopped(Exception):
 class Limits:
     """What a student's process may take."""
 
-    cell: float = 60      # seconds
-    total: float = 600    # seconds
+    cell: float = 120     # seconds
+    total: float = 900    # seconds
     memory: float = 6     # GB
     processes: int = 64
     folder: int = 64      # MB of a file
@@ -98,10 +98,12 @@ class Student:
     """A running process: its answers, and its functions as functions of plain data."""
 
     def __init__(self, process: subprocess.Popen, limits: Limits):
-        self.process, self.limits, self.rest, self.number = process, limits, b"", 0
+        assert process.stdin and process.stdout
+        self.requests, self.replies = process.stdin, process.stdout
+        self.limits, self.rest, self.number = limits, b"", 0
         self.end = time.monotonic() + limits.total
 
-    def answers(self, cells: list[tuple[int, str]], names: list[str]) -> tuple[dict, dict, int]:
+    def answers(self, cells: list[tuple[int, str]], names: list[str]) -> tuple[dict, dict]:
         """What the notebook's cells leave under the names, and the cells' errors.
 
         Raises: Stopped, whose second argument is the cell at which the process stopped.
@@ -113,7 +115,10 @@ class Student:
                 cell = said.get("cell")
         except Stopped as stopped:
             raise Stopped(str(stopped), cell) from None
-        return said["answers"], said.get("errors", {})
+        answers, errors = said["answers"], said.get("errors")
+        if not isinstance(answers, dict) or not isinstance(errors, dict):
+            raise Stopped("it replied to what nobody asked", cell)
+        return answers, errors
 
     def call(self, name: str, *given: Any) -> Any:
         """Call a function inside. Raises: RuntimeError for what it raises; Stopped."""
@@ -128,8 +133,8 @@ class Student:
 
     def tell(self, **said: Any) -> None:
         try:
-            self.process.stdin.write(json.dumps(said).encode() + b"\n")
-            self.process.stdin.flush()
+            self.requests.write(json.dumps(said).encode() + b"\n")
+            self.requests.flush()
         except BrokenPipeError:
             raise Stopped("it ended the process") from None
 
@@ -138,9 +143,9 @@ class Student:
         until = min(self.end, time.monotonic() + self.limits.cell)
         while b"\n" not in self.rest:
             left = until - time.monotonic()
-            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+            if left <= 0 or not select.select([self.replies], [], [], left)[0]:
                 raise Stopped(f"it ran past {self.limits.cell:g} s")
-            read = os.read(self.process.stdout.fileno(), 65536)
+            read = os.read(self.replies.fileno(), 65536)
             if not read:
                 raise Stopped("it ended the process")
             self.rest += read
@@ -172,6 +177,4 @@ def student(hidden: list[Path], limits: Limits, walls: bool) -> Iterator[Student
             yield Student(process, limits)
         finally:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            process.stdin.close()
-            process.stdout.close()
+            process.communicate()

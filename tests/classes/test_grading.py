@@ -5,8 +5,7 @@ The session is one whose answers need no PyTorch, so that students' processes st
 
 import csv
 import json
-import os
-import sys
+import socket
 from dataclasses import dataclass
 
 import nbformat
@@ -18,8 +17,9 @@ from class_kit import ROOT
 from class_notebooks import notebook
 from class_questions import save, session
 from class_text import Plain
-from grade_marks import opened, written
+from grade_marks import opened, roster, written
 from grade_walls import Limits, stand
+from grade_walls import student as process_of
 
 NAME, LABEL = "17_semigroup", "ex-semigroup-ddim"
 OF = session(NAME, "a class of the tests")
@@ -34,6 +34,7 @@ CHAPTER = {"metadata": {"kernelspec": {"name": "python3", "display_name": "Pytho
 RIGHT = {check.name: check.answer for check in OF.every}
 ENDS, SPREADS, FLOW, QUIZ = RIGHT
 FEW = {ENDS: RIGHT[ENDS]}
+LIMITS = Limits(cell=3, total=40, memory=1.5)
 WALLS = not stand([ROOT / "classes"])  # some machines allow none
 HOSTILE = {
     "rebound": "check_answer = check_code = lambda *a, **k: print('right')\n"
@@ -45,14 +46,10 @@ HOSTILE = {
     "reader": "import os, glob\nfound = ''\nfor path in PATHS:\n"
               "    for name in glob.glob(path + '/**', recursive=True):\n        try:\n"
               "            found += open(name).read()\n        except OSError:\n            pass\n"
-              f"if found:\n    exec(RIGHT)",
+              "if found:\n    exec(RIGHT)",
     "vandal": "import os, glob\nfor path in PATHS:\n"
               "    for name in glob.glob(path + '/**', recursive=True):\n        try:\n"
               "            open(name, 'w').write('')\n        except OSError:\n            pass",
-    "network": "import socket\ntry:\n    socket.create_connection(('127.0.0.1', PORT), 2)\n"
-               "    exec(RIGHT)\nexcept OSError:\n    pass",
-    "killer": "import os, signal\nfor k in (os.getppid(), os.getppid() + 1):\n    try:\n"
-              "        k > 1 and os.kill(k, signal.SIGSTOP * 0)\n    except OSError:\n        pass",
     "forger": "import os, json\nfor pipe in range(3, 20):\n    try:\n"
               "        os.write(pipe, (json.dumps({'answers': {name: {'value': 1} for name in "
               "'abc'}}) + '\\n').encode())\n    except OSError:\n        pass",
@@ -88,7 +85,8 @@ class Paper:
 
 def copied(book: dict) -> None:
     """A student has copied an answer's cell before writing, and its check."""
-    places = [k for k, cell in enumerate(book["cells"]) if name_of(cell) in (f"{ENDS}-answer", ENDS)]
+    places = [k for k, cell in enumerate(book["cells"])
+              if name_of(cell) in (f"{ENDS}-answer", ENDS)]
     for k in reversed(places):
         stub = dict(book["cells"][k], source=f"{ENDS} = ...  # your answer in place of the dots")
         book["cells"].insert(k, stub)
@@ -125,6 +123,8 @@ WRONG = {check.name: check.mistakes[0] for check in OF.checks} | {QUIZ: f"{QUIZ}
 UNREAD = {"noJSON": b"This is no notebook.", "nocells": b'{"cells": 3}', "empty file": b"",
           "other": b'{"cells": [{"cell_type": "code", "source": "1", "metadata": {}}]}',
           "deep": b"[" * 100_000}
+if not WALLS:  # such a machine can't keep a program in, and grading refuses: see below
+    del HOSTILE["reader"], HOSTILE["vandal"]
 PAPERS = {
     "right": (Paper(RIGHT), ALL), "wrong": (Paper(WRONG), NONE), "empty": (Paper({}), NONE),
     "partly": (Paper(FEW), NONE | {ENDS: 1.0}),
@@ -150,7 +150,7 @@ def handed_in(paper: Paper, handed: str, paths: list[str]) -> bytes:
         name = name_of(cell).removesuffix("-answer")
         if name in paper.answers and name_of(cell).endswith("-answer"):
             cell["source"] = paper.answers[name]
-    known = f"PATHS, RIGHT, PORT = {paths!r}, {chr(10).join(RIGHT.values())!r}, 9\n"
+    known = f"PATHS, RIGHT = {paths!r}, {chr(10).join(RIGHT.values())!r}\n"
     for place, code in ((2, paper.before), (len(book["cells"]), paper.after)):
         if code:
             source = code if code.startswith("%") or place == 2 else known + code
@@ -185,9 +185,11 @@ def term(tmp_path_factory):
     people = [*files, "absent"]
     (out / "roster.csv").write_text("\ufeffid;name;email\n" + "".join(
         f"{one};The {one};{one}@school\n" for one in people), encoding="utf-8")
-    results = grade.grade(out, NAME, limits=Limits(cell=3, total=40, memory=1.5), walls=WALLS,
-                          jobs=2)
+    results = grade.grade(out, NAME, limits=LIMITS, walls=WALLS, jobs=2)
     written(out)
+    for one in ("right", "wrong"):
+        done = opened(out).generate_feedback(NAME, one)
+        assert done["success"], done["log"]
     return out, {result.name: result for result in results}
 
 
@@ -202,8 +204,6 @@ def test_students_get_no_answer(term):
 def test_each_gets_what_the_answers_deserve(term, student):
     out, results = term
     deserved = PAPERS[student][1]
-    if student in ("reader", "network", "vandal") and not WALLS:
-        return  # the machine allows no walls, and grading refuses without saying so: see below
     with opened(out).gradebook as book:
         grades = book.find_submission_notebook(NAME, NAME, student).grades
         found = {one.name: one.auto_score for one in grades if one.name != LABEL}
@@ -233,3 +233,65 @@ def test_marks_hold_what_was_set_and_no_more(term):
         head, most, *_ = csv.reader(file)
     assert head == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", NAME]
     assert most[0].strip() == "Points Possible" and most[-1] == "6"
+
+
+def test_feedback_says_what_is_right_and_what_is_wrong(term):
+    out, _ = term
+    right, wrong = ((out / f"feedback/{one}/{NAME}/{NAME}.html").read_text()
+                    for one in ("right", "wrong"))
+    assert f"{SPREADS} is right." in right and f"{SPREADS} is right." not in wrong
+    assert "2 of 2 entries are wrong" in wrong
+
+
+SEEN = """
+import os, socket
+try:
+    socket.create_connection(("127.0.0.1", PORT), 1)
+    net = 1
+except OSError:
+    net = 0
+processes = [name for name in os.listdir("/proc") if name.isdigit() and int(name) > 9]
+files = [name for path in PATHS if os.path.exists(path) for name in os.listdir(path)]
+my_view = [net, len(processes), len(files), os.getppid()]
+"""
+
+
+def test_nothing_is_seen_through_the_walls(term):
+    """Neither the network, nor a process, nor the course, nor classes/; else grading refuses."""
+    out, _ = term
+    if not WALLS:
+        with pytest.raises(SystemExit, match="no walls can be built"):
+            grade.grade(out, NAME, ["right"])
+        return
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        paths = [str(out), str(ROOT / "classes"), str(ROOT / "tests"), "/root", "/home"]
+        seen = SEEN.replace("PORT", str(port)).replace("PATHS", repr(paths))
+        for walls in (True, False):
+            with process_of([out], LIMITS, walls) as process:
+                view = process.answers([(0, seen)], ["my_view"])[0]["my_view"]["value"]
+            assert (view == [0, 0, 0, 0]) is walls, view
+
+
+def test_without_walls_grading_refuses_unless_told(term, monkeypatch):
+    out, _ = term
+    monkeypatch.setattr(grade, "stand", lambda hidden: "unshare is refused")
+    with pytest.raises(SystemExit, match="unshare is refused.*--no-walls"):
+        grade.grade(out, NAME, ["right"])
+
+
+def test_a_course_whose_settings_run_students_programs_is_refused(tmp_path):
+    text = (ROOT / "classes/nbgrader_config.py").read_text()
+    (tmp_path / "nbgrader_config.py").write_text(text.partition("c.Autograde")[0])
+    with pytest.raises(SystemExit, match="must leave running to grade.py"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("text, said", [
+    ("name,id\nAnna,anna\n", "must have the columns"), ("", "must have the columns"),
+    ("name,id,email\nA,a,\nB,a,\n", "a twice"), ("name,id,email\nA,../b,\n", "name of a folder"),
+    ("name,id,email\nA,,\n", "name of a folder")])
+def test_a_list_of_students_that_is_none_is_named(tmp_path, text, said):
+    (tmp_path / "roster.csv").write_text(text)
+    with pytest.raises(ValueError, match=said):
+        roster(tmp_path / "roster.csv")
