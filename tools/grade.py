@@ -95,6 +95,9 @@ def grade(course: Path, name: str, students: list[str] | None = None, limits: Li
     handed = nbformat.read(course / f"release/{name}/{name}.ipynb", as_version=4)
     folders = [path for path in sorted(course.glob(f"submitted/*/{name}"))
                if not students or path.parent.name in students]
+    if missing := set(students or ()) - {path.parent.name for path in folders}:
+        raise SystemExit(f"--students must have handed in {name}, and "
+                         f"{', '.join(sorted(missing))} have not")
 
     def one(folder: Path) -> Result:
         return examined(folder, key, handed, [course], limits, walls)

@@ -53,7 +53,10 @@ HOSTILE = {
     "forger": "import os, json\nfor pipe in range(3, 20):\n    try:\n"
               "        os.write(pipe, (json.dumps({'answers': {name: {'value': 1} for name in "
               "'abc'}}) + '\\n').encode())\n    except OSError:\n        pass",
-    "table": f"def {FLOW}(x, t, u, known={{}}):\n    return known[x, t, u]",
+    "table": "import math, random\ntimes = set()\nfor seed in range(20):  # those of the check\n"
+             "    draw = random.Random(seed)\n    draw.uniform(1, 2)\n"
+             "    times |= {draw.uniform(0.8, 1), draw.uniform(0.3, 0.6)}\n"
+             f"def {FLOW}(x, t, u):\n    assert t in times\n    return x * math.exp(u - t)",
 }
 STOPPED = {  # what each does to its own process; the other answers still count
     "loop": "while True:\n    pass",
@@ -240,7 +243,7 @@ def test_feedback_says_what_is_right_and_what_is_wrong(term):
     right, wrong = ((out / f"feedback/{one}/{NAME}/{NAME}.html").read_text()
                     for one in ("right", "wrong"))
     assert f"{SPREADS} is right." in right and f"{SPREADS} is right." not in wrong
-    assert "2 of 2 entries are wrong" in wrong
+    assert "3 of 3 entries are wrong" in wrong
 
 
 SEEN = """
@@ -265,7 +268,7 @@ def test_nothing_is_seen_through_the_walls(term):
         return
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        paths = [str(out), str(ROOT / "classes"), str(ROOT / "tests"), "/root", "/home"]
+        paths = [str(out), str(ROOT / "classes"), str(ROOT / "tests")]
         seen = SEEN.replace("PORT", str(port)).replace("PATHS", repr(paths))
         for walls in (True, False):
             with process_of([out], LIMITS, walls) as process:
