@@ -9,7 +9,9 @@
 # make lab          opens the notebooks live
 # make model        fetches a small pretrained network, once  (NAME=smollm2-135m)
 # make corpus       fetches a text of 4 MB, once  (NAME=king-james)
-# make class        makes notebooks, slides, sheets and quizzes for a class  (ONLY="02 05")
+# make class        makes notebooks, slides, sheets and quizzes for a class
+#                   (ONLY="02 05" SEED=file BANK=folder EXAM=1 FORCE=1)
+# make grade        grades what students handed in, and writes the marks  (ONLY=02 COURSE=folder)
 # make pdf          prints the book as one PDF, in _build/release
 # make epub         makes an EPUB of it, in _build/release
 # make zip          packs the site for a USB stick, in _build/release
@@ -27,7 +29,7 @@ JOBS ?= 2
 export OMP_NUM_THREADS := 1
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: book test lint unit site-tests browser machines margins stored-live serve lab model corpus class pdf epub zip dist release address clean
+.PHONY: book test lint unit site-tests browser machines margins stored-live serve lab model corpus class grade pdf epub zip dist release address clean
 .DELETE_ON_ERROR:
 
 book: .venv/ready
@@ -75,7 +77,11 @@ corpus: .venv/ready
 	$(BIN)/python -m geolab.tasks.corpora $(or $(NAME),king-james)
 
 class: book
-	@$(BIN)/python tools/class_kit.py $(if $(ONLY),--only $(ONLY))
+	@$(BIN)/python tools/class_kit.py $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
+	$(if $(BANK),--bank $(BANK)) $(if $(EXAM),--exam) $(if $(FORCE),--force)
+
+grade: .venv/ready
+	@$(BIN)/python tools/grade.py $(ONLY) $(if $(COURSE),--course $(COURSE))
 
 pdf: book browser
 	@$(BIN)/python tools/pdf.py
@@ -91,8 +97,11 @@ dist: .venv/ready
 	@$(BIN)/python -m twine check --strict _build/release/geolab-*
 	@$(BIN)/check-wheel-contents _build/release/geolab-*.whl
 
-release: pdf epub zip dist class
-	@$(BIN)/python tools/pack.py --folder _build/class --kind class
+# the public kit has a folder of its own: in _build/class lies a teacher's course
+release: pdf epub zip dist
+	@rm -rf _build/practice
+	@$(BIN)/python tools/class_kit.py --practice --out _build/practice
+	@$(BIN)/python tools/pack.py --folder _build/practice --kind class
 
 address: .venv/ready
 	@$(BIN)/python tools/address.py $(if $(URL),--url $(URL)) $(if $(BRANCH),--branch $(BRANCH))

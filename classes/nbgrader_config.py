@@ -3,4 +3,12 @@ c = get_config()  # noqa: F821
 c.CourseDirectory.course_id = "residual-connections"
 c.ClearSolutions.code_stub = {"python": ""}  # the text above says what to write
 c.ClearSolutions.text_stub = "*Your answer in place of this line.*"
-c.ExecutePreprocessor.timeout = 600  # seconds for one cell
+# tools/grade.py runs students' programs, within walls, and writes what it found into checked/.
+# nbgrader reads the marks there and runs nothing, whoever presses the button of Formgrader.
+c.CourseDirectory.submitted_directory = "checked"
+c.Autograde.sanitize_preprocessors = [
+    f"nbgrader.preprocessors.{step}" for step in
+    ("DeduplicateIds", "OverwriteKernelspec", "OverwriteCells", "CheckCellMetadata")]
+c.Autograde.autograde_preprocessors = [
+    f"nbgrader.preprocessors.{step}" for step in
+    ("LimitOutput", "SaveAutoGrades", "AssignLatePenalties", "CheckCellMetadata")]

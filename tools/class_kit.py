@@ -1,13 +1,17 @@
 """Make the class kit from the book: notebooks, an autograder, slides, sheets and quizzes.
 
 `make class` builds the book and then runs this. The kit lies in _build/class, which is also a
-course of nbgrader: `nbgrader autograde` works in it. A teacher's own files there stay.
+course of nbgrader. A class's numbers come from a seed that lies outside of the clone and is made
+once. What a teacher has put into the folder stays, and a notebook of source/ that a teacher has
+changed is not made anew unless `--force` says so.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import sys
 import time
@@ -16,15 +20,21 @@ from pathlib import Path
 import nbformat
 
 from address import title
-from class_notebooks import Session, notebook, quiz_text, session
+from class_notebooks import notebook
 from class_pages import article, bare, notes, page, quiz_markdown, sheet, slides
+from class_questions import Session, chosen, quiz_text, save, session
 from class_text import Plain
+from grade_marks import opened
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "_build"
 SHORT = ("02", "05", "09", "19")  # the sessions of the short course
 KINDS = {"release": "notebook", "source": "teacher's notebook", "slides": "slides",
          "sheets": "sheet to print", "notes": "solutions and answers", "quizzes": "quiz"}
+PRIVATE = ("submitted", "checked", "autograded", "feedback", "gradebook.db", "roster.csv",
+           "grades.csv", "grades-canvas.csv")  # what a course has and no archive may
+SEED = Path.home() / ".config/geolab/class.seed"
+SOURCES = "keys/sources.txt"  # what the notebooks in source/ were when they were made
 MATHJAX = "_static/mathjax/tex-svg.js"
 
 
@@ -34,26 +44,79 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", metavar="NN", help="the chapters to make")
     parser.add_argument("--site", type=Path, default=BUILD / "html", help="the built book")
     parser.add_argument("--out", type=Path, default=BUILD / "class", help="where the kit goes")
+    parser.add_argument("--seed", type=Path, default=SEED, help="the class's file, made if missing")
+    parser.add_argument("--bank", type=Path, help="a folder of questions of your own")
+    parser.add_argument("--exam", action="store_true",
+                        help="students' notebooks don't tell right from wrong")
+    parser.add_argument("--practice", action="store_true",
+                        help="the public numbers, without a seed, for a release")
+    parser.add_argument("--force", action="store_true", help="also where source/ was changed")
     given = parser.parse_args()
     start = time.monotonic()
-    names = [path.stem for path in sorted(ROOT.glob("classes/*.yml"))
-             if not given.only or path.stem[:2] in given.only]
+    known = [path.stem for path in sorted(ROOT.glob("classes/*.yml"))]
+    names = chosen(known, given.only) if given.only else known
+    if given.practice and (there := [name for name in PRIVATE if (given.out / name).exists()]):
+        raise SystemExit(f"--practice must go to a folder without a course, and {given.out} has "
+                         f"{', '.join(there)}")
+    for path in (given.seed, *([given.bank] if given.bank else [])):
+        if path.resolve().is_relative_to(ROOT):
+            raise SystemExit(f"--seed and --bank must lie outside of the clone, got {path}")
+    seed = "" if given.practice else class_seed(given.seed)
+    if (altered := changed(names, given.out)) and not given.force:
+        raise SystemExit(f"a teacher has changed {', '.join(altered)}; leave them out of ONLY, or "
+                         "make them anew with FORCE=1, which loses the changes")
     begin(given.site, given.out)
-    for name in names:
-        source(session(name), given.out)
+    made = [session(name, seed, given.bank, given.exam) for name in names]
+    for of in made:
+        source(of, given.out)
     release(names, given.out)
-    for name in names:
-        pages(session(name), given.site, given.out)
-    (given.out / "index.html").write_text(page("sheet", "Class kit", index(names), up=""))
+    if given.practice:
+        (given.out / "gradebook.db").unlink()
+    for of in made:
+        pages(of, given.site, given.out)
+    there = [path.stem for path in sorted(given.out.glob("keys/*.json"))]
+    (given.out / "index.html").write_text(page("sheet", "Class kit", index(there), up=""))
     print(f"{len(names)} sessions in {time.monotonic() - start:.0f} s: {given.out}/index.html")
     return 0
+
+
+def class_seed(path: Path) -> str:
+    """The seed in a class's file, which is made once. Raises SystemExit for a file of another kind.
+    """
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(secrets.token_hex(16) + "\n")
+        print(f"{path} is this class's seed: keep it, and show it to nobody")
+    seed = path.read_text().strip()
+    if not re.fullmatch(r"[0-9a-f]{32}", seed):
+        raise SystemExit(f"--seed must be a file that `make class` has made, got {path}")
+    return seed
+
+
+def fingerprint(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def recorded(out: Path) -> dict[str, str]:
+    """What each notebook in source/ was when it was made, by its session."""
+    path = out / SOURCES
+    return dict(line.split() for line in path.read_text().splitlines()) if path.exists() else {}
+
+
+def changed(names: list[str], out: Path) -> list[str]:
+    """The teacher's notebooks that are no longer as they were made."""
+    made = recorded(out)
+    paths = {name: out / "source" / name / f"{name}.ipynb" for name in names}
+    return [f"source/{name}" for name, path in paths.items()
+            if path.exists() and fingerprint(path) != made.get(name)]
 
 
 def begin(site: Path, out: Path) -> None:
     """Make the folders and the pages' common files. Raises SystemExit without a built book."""
     if not (site / MATHJAX).exists():
         raise SystemExit(f"{site} holds no built book; `make book` builds it")
-    for kind in (*KINDS, "static"):
+    for kind in (*KINDS, "static", "keys"):
         (out / kind).mkdir(parents=True, exist_ok=True)
     for path in (site / MATHJAX, *ROOT.glob("classes/static/*")):
         shutil.copy(path, out / "static")
@@ -66,23 +129,19 @@ def begin(site: Path, out: Path) -> None:
 
 
 def source(of: Session, out: Path) -> None:
-    """The teacher's notebook."""
+    """The teacher's notebook, and the key that grading reads."""
     chapter = json.loads((ROOT / f"notebooks/{of.name}.ipynb").read_text())
     folder = out / "source" / of.name
     folder.mkdir(exist_ok=True)
     nbformat.write(notebook(of, chapter, Plain(chapter)), folder / f"{of.name}.ipynb")
+    save(of, out / f"keys/{of.name}.json")
+    made = recorded(out) | {of.name: fingerprint(folder / f"{of.name}.ipynb")}
+    (out / SOURCES).write_text("".join(f"{name} {print_}\n" for name, print_ in made.items()))
 
 
 def release(names: list[str], out: Path) -> None:
     """The students' notebooks: nbgrader takes solutions and answers out. Raises SystemExit."""
-    # here, so that a test of the pages starts without nbgrader
-    from nbgrader.apps import NbGraderAPI
-    from traitlets.config.loader import PyFileConfigLoader
-
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # alembic
-    config = PyFileConfigLoader("nbgrader_config.py", path=str(out)).load_config()
-    config.CourseDirectory.root = str(out.resolve())
-    course = NbGraderAPI(config=config)
+    course = opened(out)
     for name in names:
         done = course.generate_assignment(name, force=True)
         if not done["success"]:

@@ -9,21 +9,17 @@ import ast
 import copy
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import nbformat
-import yaml
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from class_checks import scrambled, spellings
+from class_questions import Check, Session
 from class_text import MARK, Plain
 
 ROOT = Path(__file__).resolve().parent.parent
 HELPER = (ROOT / "tools/class_checks.py").read_text().strip()
-LETTERS = "abcdefgh"
 POINTS = 2  # of an exercise that a teacher reads; a check gives one point
 ABOUT = """\
 *This is the notebook of a session. Run its cells from the top. Write into the cells that ask for \
@@ -31,84 +27,6 @@ an answer and leave the others' order as it is. Below an answer stands its check
 as you like. Answers in words and proofs have no check; your teacher reads them.*"""
 MORE = "## More to answer"
 QUIZ = "## Quiz\n\nGive a letter for each question, for example `my_quiz = [\"a\", \"b\", \"c\"]`."
-
-
-@dataclass(frozen=True)
-class Check:
-    """A question that a program can grade.
-
-    Its right answer is code that ends with the answer under `name`. Numbers and letters are
-    compared with hashes, `step` apart; anything else by the asserts of `test`.
-    """
-
-    name: str
-    ask: str
-    hint: str
-    answer: str
-    wrong: list
-    after: str = ""           # the label of the exercise that it follows
-    step: Any = 0.5           # one for all entries, or a list
-    start: str = ""           # a function's first line, or all first lines of the students' cell
-    test: str = ""
-
-    @property
-    def code(self) -> str:
-        """The cell that grades the answer."""
-        if self.test:
-            return (f"# Hint: {self.hint}\n"
-                    f'check_code({self.name!r}, {self.name}, r"""\n{self.test.strip()}\n""")')
-        space: dict[str, Any] = {}
-        exec(self.answer, space)
-        right = space[self.name]
-        right = right if isinstance(right, list) else [right]
-        steps = self.step if isinstance(self.step, list) else [self.step] * len(right)
-        stored = [scrambled(self.name, place, spellings(entry, step)[0])
-                  for place, (entry, step) in enumerate(zip(right, steps, strict=True))]
-        return (f"check_answer({self.name!r}, {self.name}, {steps},\n    {stored},\n"
-                f"    {self.hint!r})")
-
-    @property
-    def begun(self) -> str:
-        """The first lines of the students' cell."""
-        if self.start.startswith("def"):
-            said = f"{self.name} has no answer yet."
-            return f'{self.start}\n    raise NotImplementedError("{said}")  # your answer goes here'
-        return self.start or f"{self.name} = ...  # your answer in place of the dots"
-
-
-@dataclass(frozen=True)
-class Session:
-    """A chapter's file in classes/."""
-
-    name: str
-    checks: list[Check]
-    quiz: list[dict]
-
-    @property
-    def letters(self) -> list[str]:
-        """The letters of the quiz's right answers, whose replies begin with "Yes"."""
-        return [next(LETTERS[k] for k, reply in enumerate(question["answers"].values())
-                     if reply.startswith("Yes")) for question in self.quiz]
-
-    @property
-    def quiz_check(self) -> Check:
-        """The quiz as a check: a letter for each question."""
-        empty = ", ".join('""' for _ in self.quiz)
-        return Check("my_quiz", quiz_text(self.quiz), "Talk with a neighbour, then vote again.",
-                     f"my_quiz = {self.letters}", [], start=f"my_quiz = [{empty}]")
-
-
-def session(name: str) -> Session:
-    """Read a chapter's file in classes/. Raises TypeError for an unknown or a missing key."""
-    data = yaml.safe_load((ROOT / f"classes/{name}.yml").read_text())
-    return Session(name, [Check(**entry) for entry in data["checks"]], data["quiz"])
-
-
-def quiz_text(quiz: list[dict]) -> str:
-    """The questions with their answers to choose from, as Markdown."""
-    return "\n".join(f"{number}. {question['ask']}\n" + "\n".join(
-        f"   - **{LETTERS[k]}** {answer}" for k, answer in enumerate(question["answers"]))
-        for number, question in enumerate(quiz, start=1))
 
 
 def parts(cells: list[dict]) -> Iterator[tuple[str, str | dict]]:
@@ -151,12 +69,12 @@ def notebook(of: Session, chapter: dict, plain: Plain) -> NotebookNode:
             begun = "# Code for your answer, if you like."
             cells.append(answer_cell(f"{label}-code", begun, source))
         for check in [check for check in left.values() if check.after == label]:
-            cells += asked(left.pop(check.name))
+            cells += asked(left.pop(check.name), of.exam)
     if left:
         cells.append(new_markdown_cell(MORE))
         for check in left.values():
-            cells += asked(check)
-    cells += [new_markdown_cell(QUIZ), *asked(of.quiz_check)]
+            cells += asked(check, of.exam)
+    cells += [new_markdown_cell(QUIZ), *asked(of.quiz_check, of.exam)]
     first = next(k for k, cell in enumerate(cells) if cell.cell_type == "code")  # fetches the code
     helper = graded(new_code_cell(HELPER), "helper", locked=True)
     helper.metadata["jupyter"] = {"source_hidden": True}
@@ -175,11 +93,11 @@ def kept(cell: dict) -> NotebookNode:
     return made
 
 
-def asked(check: Check) -> list[NotebookNode]:
+def asked(check: Check, exam: bool) -> list[NotebookNode]:
     """A question, the cell for its answer, and its check."""
     return [new_markdown_cell(f"**Question.** {check.ask}"),
             answer_cell(f"{check.name}-answer", check.begun, check.answer),
-            graded(new_code_cell(check.code), check.name, grade=True, locked=True, points=1)]
+            graded(new_code_cell(check.code(exam)), check.name, grade=True, locked=True, points=1)]
 
 
 def answer_cell(name: str, begun: str, answer: str) -> NotebookNode:

@@ -10,6 +10,6 @@ SESSIONS = sorted(path.stem for path in ROOT.glob("classes/*.yml"))
 
 @pytest.fixture(params=SESSIONS)
 def session(request):
-    from class_notebooks import session as read
+    from class_questions import session as read
 
     return read(request.param)

@@ -1,6 +1,8 @@
 """What a program grades: a right answer passes, a wrong one fails, and so does an empty one."""
 
 import json
+from contextlib import redirect_stdout
+from io import StringIO
 
 import pytest
 import torch
@@ -23,11 +25,13 @@ def passes(of, given: str, after: str = "") -> bool:
     exec(HELPER, space)
     exec(given, space)
     exec(after, space)
+    said = StringIO()
     try:
-        exec(of.code, space)
-    except Exception:  # a check that raises anything gives no point
+        with redirect_stdout(said):
+            exec(of.code(), space)
+    except Exception:  # a check that raises anything doesn't call the answer right
         return False
-    return True
+    return said.getvalue() == f"{of.name} is right.\n"
 
 
 def test_every_chapter_has_a_session(session):
@@ -36,23 +40,21 @@ def test_every_chapter_has_a_session(session):
 
 
 def test_right_passes_and_wrong_and_empty_fail(session):
-    for of in [*session.checks, session.quiz_check]:
+    for of in session.every:
         assert passes(of, f"{of.begun}\n{of.answer}"), of.name
         assert not passes(of, of.begun), f"{of.name}: empty"
-        for wrong in of.wrong:
-            given = wrong if of.test else f"{of.name} = {wrong!r}"
-            assert not passes(of, given), f"{of.name}: {wrong}"
+        for wrong in of.mistakes:
+            assert not passes(of, wrong), f"{of.name}: {wrong}"
 
 
 @pytest.mark.parametrize("after", REBOUND)
 def test_right_is_right_and_wrong_is_wrong_whatever_a_cell_binds(session, after):
-    for of in [*session.checks, session.quiz_check]:
+    for of in session.every:
         if "def " in of.answer:
             continue  # its own code reads what the cell binds anew
         assert passes(of, f"{of.begun}\n{of.answer}", after), of.name
-        for wrong in of.wrong[:1]:
-            given = wrong if of.test else f"{of.name} = {wrong!r}"
-            assert not passes(of, given, after), f"{of.name}: {wrong}"
+        for wrong in of.mistakes[:1]:
+            assert not passes(of, wrong, after), f"{of.name}: {wrong}"
 
 
 def test_every_check_has_wrong_answers(session):
@@ -63,7 +65,7 @@ def test_every_check_has_wrong_answers(session):
 def test_a_check_does_not_contain_its_answer(session):
     for of in session.checks:
         last = of.answer.strip().splitlines()[-1].strip()
-        assert last not in of.code and last not in of.begun
+        assert last not in of.code() and last not in of.begun
 
 
 def test_names_are_the_students_own(session):
@@ -84,8 +86,35 @@ def test_each_question_of_the_quiz_has_one_right_answer(session):
 
 
 @pytest.mark.parametrize("answer, said", [
-    (..., "has no answer yet"), ([1, 2], "needs 1 entries"), ([...], "isn't complete"),
-    ("a", "isn't right yet"), (float("nan"), "isn't right yet. A hint.")])
+    ([1, 2], "needs 1 entries"), ("a", "isn't right yet"),
+    (float("nan"), "isn't right yet. A hint.")])
 def test_what_a_student_reads(answer, said):
     with pytest.raises(AssertionError, match=said):
         check_answer("my_number", answer, [1], ["0" * 12], "A hint.")
+
+
+@pytest.mark.parametrize("answer, said", [(..., "has no answer yet"), ([...], "isn't complete"),
+                                          ([""], "isn't complete")])
+def test_an_empty_answer_stops_nothing(answer, said, capsys):
+    check_answer("my_number", answer, [1], ["0" * 12], "A hint.")
+    assert said in capsys.readouterr().out
+
+
+def test_run_all_goes_past_every_empty_answer_and_says_so(session, capsys):
+    space = {"torch": torch}
+    exec(HELPER, space)
+    for of in session.every:
+        exec(of.begun, space)
+        exec(of.code(), space)
+        said = capsys.readouterr().out
+        assert of.name in said and ("has no answer yet" in said or "isn't complete" in said)
+
+
+def test_an_exam_tells_nothing(session, capsys):
+    for of in session.every:
+        if not of.test:
+            space = {}
+            exec(HELPER, space)
+            exec(f"{of.mistakes[0] if of.wrong else of.answer}\n{of.code(exam=True)}", space)
+            assert "has all its entries" in capsys.readouterr().out
+            assert "right" not in of.code(exam=True).split("None", 1)[0]

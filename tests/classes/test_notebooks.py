@@ -7,7 +7,8 @@ import pytest
 from nbgrader.preprocessors import ClearHiddenTests, ClearSolutions
 from traitlets.config import Config
 
-from class_notebooks import ROOT, Check, Session, notebook, parts, quiz_text, session
+from class_notebooks import ROOT, notebook, parts
+from class_questions import Check, Session, quiz_text, session
 from class_text import Plain
 
 CHAPTERS = sorted(ROOT.glob("notebooks/*.ipynb"))

@@ -5,8 +5,8 @@ import re
 import pytest
 from bs4 import BeautifulSoup
 
-from class_notebooks import ROOT, Check, Session
 from class_pages import article, notes, page, quiz_markdown, sheet, slides
+from class_questions import ROOT, Check, Session
 
 QUIZ = [{"ask": "Is 1 < 2?", "answers": {"It is.": "Yes. By counting.", "No.": "No. Count."}}]
 SESSION = Session("small", [Check("my_sum", "What is $6 + 7$?", "Count.", "my_sum = 13", [])], QUIZ)

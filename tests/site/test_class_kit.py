@@ -18,7 +18,8 @@ pytestmark = pytest.mark.browser
 def kit(tmp_path_factory):
     """The kit of one session, made by the command."""
     out = tmp_path_factory.mktemp("kit")
-    command = [sys.executable, ROOT / "tools/class_kit.py", "--only", FEW, "--out", out]
+    command = [sys.executable, ROOT / "tools/class_kit.py", "--practice", "--only", FEW,
+               "--out", out]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
@@ -65,8 +66,8 @@ def test_styles_ask_for_nothing(kit):
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_every_chapter_has_slides_and_a_sheet(chapter):
     sys.path.insert(0, str(ROOT / "tools"))
-    from class_notebooks import session
     from class_pages import article, notes, sheet, slides
+    from class_questions import session
 
     of, page = session(chapter), article(ROOT / f"_build/html/notebooks/{chapter}.html")
     found = page.find("section")

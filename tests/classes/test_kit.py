@@ -1,0 +1,72 @@
+"""A class's seed is made once, a teacher's changes stay, and no archive holds a course."""
+
+import sys
+
+import pytest
+
+import class_kit
+from class_questions import chosen
+
+NAMES = ["02_delta_operator", "12_commutator", "20_roofline"]
+
+
+def run(monkeypatch, *words) -> None:
+    monkeypatch.setattr(sys, "argv", ["class_kit.py", *map(str, words)])
+    class_kit.main()
+
+
+def test_a_seed_is_made_once_for_its_owner_alone(tmp_path):
+    path = tmp_path / "new/class.seed"
+    seed = class_kit.class_seed(path)
+    assert class_kit.class_seed(path) == seed and path.stat().st_mode & 0o077 == 0
+    assert class_kit.class_seed(tmp_path / "other") != seed
+    path.write_text("a shopping list")
+    with pytest.raises(SystemExit, match="--seed must be a file"):
+        class_kit.class_seed(path)
+    assert path.read_text() == "a shopping list"
+
+
+@pytest.mark.parametrize("option", ["--seed", "--bank"])
+def test_what_students_must_not_have_lies_outside_of_the_clone(monkeypatch, option, tmp_path):
+    inside = class_kit.ROOT / "classes"
+    with pytest.raises(SystemExit, match="outside of the clone"):
+        run(monkeypatch, "--out", tmp_path, option, inside)
+
+
+@pytest.mark.parametrize("name", class_kit.PRIVATE)
+def test_a_release_is_never_made_in_a_course(monkeypatch, tmp_path, name):
+    (tmp_path / name).mkdir()
+    with pytest.raises(SystemExit, match=f"without a course.*{name}"):
+        run(monkeypatch, "--practice", "--out", tmp_path)
+
+
+def test_the_archive_is_made_of_a_folder_of_its_own():
+    recipe = (class_kit.ROOT / "Makefile").read_text().partition("\nrelease:")[2].split("\n\n")[0]
+    packed = recipe.rpartition("--folder ")[2].split()[0]
+    assert f"rm -rf {packed}" in recipe and f"--practice --out {packed}" in recipe
+    assert packed != "_build/class"
+
+
+def test_what_a_teacher_has_changed_stays(monkeypatch, tmp_path):
+    path = tmp_path / "source/02_delta_operator/02_delta_operator.ipynb"
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    (tmp_path / "keys").mkdir()
+    made = f"02_delta_operator {class_kit.fingerprint(path)}\n"
+    (tmp_path / class_kit.SOURCES).write_text(made)
+    assert not class_kit.changed(NAMES, tmp_path)
+    path.write_text('{"cells": "a cell of mine"}')
+    with pytest.raises(SystemExit, match="has changed source/02_delta_operator.*FORCE=1"):
+        run(monkeypatch, "--only", "2", "--out", tmp_path, "--seed", tmp_path / "seed")
+    assert "a cell of mine" in path.read_text()
+
+
+@pytest.mark.parametrize("wanted", ["2", "02", "02_delta_operator"])
+def test_a_session_has_three_names(wanted):
+    assert chosen(NAMES, [wanted]) == ["02_delta_operator"]
+
+
+@pytest.mark.parametrize("wanted", ["", "0", "3", "delta", "022"])
+def test_an_unknown_session_is_named(wanted):
+    with pytest.raises(SystemExit, match=f"got {wanted}"):
+        chosen(NAMES, [wanted])
