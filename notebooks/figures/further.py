@@ -1,4 +1,7 @@
-"""The figures of the page Going further: Čech against μ, loops, heat, and memories."""
+"""The figures of the page Going further.
+
+Čech against μ, loops against those of noise, heat, the order of sublayers, and memories.
+"""
 
 from collections.abc import Callable
 
@@ -13,7 +16,9 @@ from torch import Tensor
 from geolab.show.figures import ACCENT, QUIET, SECOND, label_line, look, show, subplots
 from geolab.show.letter import F as LETTER
 from geolab.show.letter import draw_letter
+from notebooks.figures import ch13
 from notebooks.figures.ch16 import ROWS, kind, mark, names_below, ours
+from studies.engine.results import interval
 
 
 def line(h: Tensor, start: int, window: int) -> Tensor:
@@ -127,6 +132,113 @@ def draw_heat(tau: float) -> Figure:
     axes.set(aspect="equal", xlim=(-0.8, 0.8), ylim=(-0.62, 0.62), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     return figure
+
+
+KINDS = {"transformer": "additive", "lite": "gt-lite", "full": "gt-full", "moe": "gt-moe"}
+
+
+def energy_on_the_way() -> HTML:
+    """The energy of attention and MLP while the blocks of chapter 13 train."""
+    figure, panels = subplots(1, 2, height=3.3, sharey=True)
+    at = [0, *runs_of("geometric", "transformer, pre")[0]["evaluated_at"]]
+    for axes, where in zip(panels, ("pre", "post"), strict=True):
+        for name, shown in KINDS.items():
+            way = [np.log([step[1:] for step in run["measured"]["energy on the way"]]).mean(1)
+                   for run in runs_of("geometric", f"{name}, {where}")]
+            axes.plot(at, np.exp(np.mean(way, axis=0)), **look(shown) | {"linewidth": 1.6},
+                      label=name, markersize=4)
+        axes.set(title=f"{where.capitalize()}-LN", xlabel="step", xticks=[0, 150, 300],
+                 yscale="log", xlim=(-10, 310))
+        axes.minorticks_off()
+    panels[0].set(ylabel="energy of attention and MLP", ylim=(4e-4, 0.7))
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return show(
+        figure, "Energy of attention and MLP during training, on a logarithmic axis. With Pre-LN "
+        "all kinds fall by two powers of ten and rise a little later, and GT-Full ends lowest. "
+        "With Post-LN all kinds start alike and rise at once. Then the Transformer and the mixture "
+        "rise on, GT-Lite stays a little lower, and GT-Full falls.",
+        caption="The energy of attention and MLP (in moe, its experts) while the networks train, "
+                "after the first block. Geometric means of sixteen seeds.")
+
+
+def runs_of(part: str, model: str) -> list[dict]:
+    """The stored runs of a model of chapter 13."""
+    return [run for run in ch13.STORED[part]["runs"] if run["model"] == model]
+
+
+def bars(axes: Axes, x: float, values: np.ndarray, width: float, color: str,
+         scale: Callable[[float], float] = float) -> None:
+    """A bar for the mean of values, its 95 % interval, and the mean in numbers."""
+    mean, half = interval(values)
+    axes.bar(x, scale(mean), width, color=color)
+    axes.plot([x, x], [scale(mean - half), scale(mean + half)], color="black", linewidth=1.5)
+    axes.text(x, scale(mean + half) + 0.03, f"{scale(mean):.2f}", ha="center", va="bottom",
+              fontsize=9, bbox=dict(facecolor="white", edgecolor="none", pad=0.4))
+
+
+def parts_of_energy(change: dict[str, np.ndarray]) -> HTML:
+    """The logarithms of three quotients, name -> (seeds,): an energy and its two factors."""
+    figure, axes = subplots(height=3.0)
+    for x, values in enumerate(change.values()):
+        bars(axes, x, values, 0.6, ACCENT if x else QUIET, lambda log: float(np.exp(log)))
+    for x, sign in ((0.5, "="), (1.5, "×")):
+        axes.text(x, 0.3, sign, ha="center", va="center", fontsize=15)
+    axes.axhline(1, color="black", linewidth=1, linestyle=":")
+    axes.set(ylim=(0, 1.45), yticks=[0, 0.5, 1], ylabel="GT-Full / Transformer",
+             title="attention and MLP, Post-LN", xticks=range(len(change)), xticklabels=change)
+    axes.grid(visible=False)
+    return show(figure, "GT-Full divided by the Transformer, with Post-LN. Energy and size are far "
+                        "below one, and the asymmetry is about one.",
+                caption="GT-Full beside the Transformer, over blocks 2 and 3 (block 1 reads the "
+                        "bare embedding). Dotted: both alike. The energy is the product of the two "
+                        "blue bars. Geometric means of sixteen seeds, with 95 % intervals.")
+
+
+def beside_chance(scores: Callable[[str, str], np.ndarray]) -> HTML:
+    """Bars of scores(model, when), for three kinds of block with both norms."""
+    figure, panels = subplots(1, 2, height=2.9, sharey=True)
+    for axes, where in zip(panels, ("pre", "post"), strict=True):
+        for k, name in enumerate(("transformer", "lite", "full")):
+            for when, shift, color in (("untrained", -0.19, "#cccccc"), ("measured", 0.19, ACCENT)):
+                bars(axes, k + shift, scores(f"{name}, {where}", when), 0.34, color)
+        axes.axhline(1, color="black", linewidth=1, linestyle=":")
+        axes.set(title=f"{where.capitalize()}-LN", ylim=(0, 1.65), yticks=[0, 0.5, 1],
+                 xticks=range(3), xticklabels=("transformer", "lite", "full"))
+        axes.grid(visible=False)
+        axes.tick_params(axis="x", labelsize=9)
+    panels[0].set_ylabel("gap / chance")
+    return show(figure, "The score of attention and MLP before and after training. With Pre-LN all "
+                        "three kinds start at 1 and end above it. With Post-LN all three start "
+                        "below 1, the Transformer ends at about 1, and the other two stay below.",
+                caption="The score of attention and MLP, before training (grey) and after it "
+                        "(blue), over all blocks but the first. Means of sixteen seeds, with 95 % "
+                        "intervals. Dotted: chance.")
+
+
+NAMED = {"additive": ("plain sum", ACCENT, "-o"), "mhc": ("mHC", SECOND, "-s"),
+         "delta": ("delta", "black", "--^"), "hyper": ("hyper", "#777777", ":D")}
+
+
+def residual_swaps(cost: dict[str, np.ndarray]) -> HTML:
+    """The rise of the loss by a swap of neighbours, residual -> (seeds, 5 pairs)."""
+    figure, axes = subplots(height=3.4)
+    for name, rises in sorted(cost.items(), key=lambda item: item[0] in NAMED):
+        said, color, style = NAMED.get(name, (None, "#bbbbbb", "-"))
+        axes.plot(range(1, 6), rises.mean(0), style, color=color, label=said, markersize=5,
+                  linewidth=2 if said else 1.2)
+    axes.plot([], [], color="#bbbbbb", label=f"{len(cost) - len(NAMED)} others")
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.set(xlim=(0.8, 5.2), ylim=(-0.08, 0.75), yticks=[0, 0.25, 0.5], xticks=range(1, 6),
+             xticklabels=ch13.PAIRS, xlabel="the sublayers that change places",
+             ylabel="rise of the loss, nats")
+    axes.grid(axis="x", visible=False)
+    axes.legend(loc="upper right", fontsize=9)
+    return show(figure, "The rise of the loss over five pairs of neighbouring sublayers, for "
+                        "eleven residuals. The first and the second pair cost up to half a nat, "
+                        "each line in its own way. From the third pair on all lines lie near zero, "
+                        "but for that of delta.",
+                caption="Two neighbouring sublayers change places. One line per residual, the mean "
+                        "of eight seeds. Post-LN and the model that reads the future are left out.")
 
 
 def written_once(counts: list[int], mean: dict[str, list[float]]) -> HTML:

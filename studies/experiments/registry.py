@@ -18,6 +18,7 @@ from studies.experiments import (
     page_network,
     real,
     real_graft,
+    real_order,
     real_sentence,
     real_training,
     real_turns,
@@ -54,5 +55,5 @@ STUDIES = {study.name: study for study in (
 )}
 # measurements in a network that others have trained
 MEASUREMENTS = {study.name: study for study in (
-    real.STUDY, real_graft.STUDY, real_sentence.STUDY, real_training.STUDY,
-    real_turns.STUDY)}
+    real.STUDY, real_graft.STUDY, real_order.STUDY, real_sentence.STUDY,
+    real_training.STUDY, real_turns.STUDY)}
