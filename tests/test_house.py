@@ -23,7 +23,7 @@ ROOMS = {
     "penalties": "",
     "kernels": "checks",
     "operators": "checks kernels",
-    "show": "operators",
+    "show": "checks operators",
     "tasks": "checks",
     "probes": "checks kernels operators",
     "residuals": "checks penalties operators",

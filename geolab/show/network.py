@@ -30,7 +30,7 @@ def network(weights: Mapping[str, Path], hashes: Mapping[str, str], still: str,
     """A field for a sentence, and what two networks do to it, side by side.
 
     Arguments:
-        weights: residual -> its file, network_RESIDUAL.js, as studies.experiments.page_weights
+        weights: residual -> its file, network_RESIDUAL.js, as studies.experiments.page_network
             writes it.
         hashes: residual -> the SHA-256 of the text in its file. The page refuses another text.
         still: the HTML that stands there until the first network is loaded, and without JavaScript.
@@ -49,7 +49,7 @@ def network(weights: Mapping[str, Path], hashes: Mapping[str, str], still: str,
             raise ValueError(f"hashes must have one for each network, got none for {name!r}")
         if not file.exists():
             raise FileNotFoundError(f"weights of {name!r} must be a file, got {file}: "
-                                    "python -m studies.experiments.page_weights writes it")
+                                    "python -m studies.experiments.page_network writes it")
     about = {name: {"label": LABELS[name], "sha256": hashes[name]} for name in weights}
     page = os.environ.get("GEOLAB_EXPLORE") == "static"
     sides = "".join(_side(which, name, weights)

@@ -2,19 +2,25 @@
 
 They are made to be looked into and typed to. One run of each says nothing about which residual is
 better: chapters 6, 7 and 11 compare them, over many seeds.
+
+    python -m studies page_network                  trains them
+    python -m studies.experiments.page_network      writes results/page_network/network_*.js
 """
 
+import argparse
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 
 from geolab.models import TransformerConfig
 from geolab.tasks import Task
 from geolab.training import Budget
 from studies.engine.arm import Arm, comparison
 from studies.engine.protocol import Protocol
+from studies.engine.results import FOLDER, path_of
 from studies.engine.run import Study
 from studies.experiments.page_model import Pieces, build
-from studies.experiments.page_weights import measured
+from studies.experiments.page_weights import measured, write
 
 TASK = Pieces()
 CONFIG = TransformerConfig.ddl(width=112, layers=4, heads=4, max_length=TASK.context)
@@ -46,3 +52,17 @@ def arrange(found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dic
 
 STUDY = Study("page_network", "Which small networks can a reader look into, in a page of this "
               "book?", {"cpu": million}, arrange, compares=False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Write the weights of a stored result for a page.")
+    parser.add_argument("--result", type=Path, default=path_of(STUDY.name))
+    parser.add_argument("--folder", type=Path, default=Path("runs"), help="of the checkpoints")
+    parser.add_argument("--out", type=Path, default=FOLDER / STUDY.name)
+    given = parser.parse_args()
+    for file in write(STUDY, given.result, given.folder, given.out):
+        print(f"{file}: {file.stat().st_size / 1e6:.2f} MB")
+
+
+if __name__ == "__main__":
+    main()

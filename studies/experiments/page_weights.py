@@ -2,13 +2,10 @@
 
     a row w of a matrix  →  s = max |w| / 127,  q = round(w / s)        read as s q, in float32
 
-    python -m studies.experiments.page_weights      writes results/page_network/network_*.js
-
 A file calls `geolabNetwork.take(residual, provenance, text)`, because a page that is opened from
 the disk may load scripts and no other files. The text is JSON; the stored result has its SHA-256.
 """
 
-import argparse
 import base64
 import hashlib
 import json
@@ -23,12 +20,11 @@ from torch import Tensor
 from geolab.models import TokenModel, TransformerConfig
 from geolab.residuals import REGISTRY
 from studies.engine.arm import trained
-from studies.engine.results import FOLDER, path_of, read
+from studies.engine.results import read
 from studies.engine.run import Study
 from studies.experiments.page_model import LINE, Pieces, build, tokenizer
 
 BEGINNINGS = ("And the LORD said unto", "In the beginning God created", "My computer is")
-PLACE = FOLDER / "page_network"
 
 
 def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -168,19 +164,3 @@ def write(study: Study, result: Path, folder: Path, out: Path) -> list[Path]:
     for name, text in texts.items():
         (out / f"network_{name}.js").write_text(script(text, told))
     return [out / f"network_{name}.js" for name in texts]
-
-
-def main() -> None:
-    from studies.experiments.page_network import STUDY  # which measures by this file
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--result", type=Path, default=path_of(STUDY.name))
-    parser.add_argument("--folder", type=Path, default=Path("runs"), help="of the checkpoints")
-    parser.add_argument("--out", type=Path, default=PLACE)
-    given = parser.parse_args()
-    for file in write(STUDY, given.result, given.folder, given.out):
-        print(f"{file}: {file.stat().st_size / 1e6:.2f} MB")
-
-
-if __name__ == "__main__":
-    main()

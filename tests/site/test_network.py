@@ -10,10 +10,10 @@ from tokenizers import Tokenizer
 
 from geolab.models import TransformerConfig
 from geolab.show.network import FILES, UNTYPED, network
-from studies.engine.results import stored
+from studies.engine.results import FOLDER, stored
 from studies.experiments.page_model import LINE, Pieces, build, tokenizer
 from studies.experiments.page_network import RESIDUALS
-from studies.experiments.page_weights import PLACE, as_text, read_text, script, sha256
+from studies.experiments.page_weights import as_text, read_text, script, sha256
 
 pytestmark = pytest.mark.browser
 CONFIG = TransformerConfig.ddl(width=16, layers=2, heads=2, hidden=24, max_length=16)
@@ -181,7 +181,7 @@ def test_a_text_of_another_shape_is_refused(chromium_page, texts, change, said):
 @pytest.mark.parametrize("residual", RESIDUALS)
 def test_a_stored_network_says_what_the_result_says(chromium_page, residual):
     run, = (run for run in stored("page_network")["runs"] if run["model"] == residual)
-    file = (PLACE / f"network_{residual}.js").read_text()
+    file = (FOLDER / f"page_network/network_{residual}.js").read_text()
     text = json.loads(file[file.index('"{'):file.rindex(")")])
     assert sha256(text) == run["measured"]["sha256"] and len(file) < 1.5e6
     spoken = run["measured"]["speaks"]
