@@ -45,7 +45,7 @@ def test_what_is_typed_is_text_and_no_markup(given):
     (lambda g: g | {"weights": g["weights"] | {"hyper": None}}, ValueError, "weights must be one"),
     (lambda g: g | {"weights": {name: file.with_name("gone.js")
                                 for name, file in g["weights"].items()}},
-     FileNotFoundError, "page_weights writes it")])
+     FileNotFoundError, "page_network writes it")])
 def test_what_cannot_be_shown_is_refused(given, change, error, message):
     with pytest.raises(error, match=message):
         network(**change(given))
