@@ -206,7 +206,7 @@ def apart(kappa: float) -> HTML:
     arrow(left, (tied[widest], -0.25), (x[widest], -0.25), color=SECOND, arrowstyle="<|-|>")
     left.text((x + tied)[widest] / 2, -0.4, f"{(x - tied)[widest]:.3f}", ha="center", va="top",
               fontsize=10, color=SECOND)
-    left.set(xlim=(-0.02, 1.02), ylim=(-0.85, 1.9), title="two rows, as far apart as possible")
+    left.set(xlim=(-0.02, 1.02), ylim=(-0.85, 1.9), title="two rows")
     left.set_axis_off()
     right.plot(x, x - tied, color=SECOND, linewidth=1.5)
     right.plot(x[widest], (x - tied)[widest], "o", color=SECOND, markersize=7)
@@ -215,14 +215,14 @@ def apart(kappa: float) -> HTML:
     return show(figure, "Two bars, each split into two weights, and a curve. As the first weight "
                         "of the upper row grows from 0 to 1, the difference of the two first "
                         f"weights rises to {(x - tied)[widest]:.3f} and falls again.",
-                caption="Left: two rows whose cross ratio is that of K. Right: the difference of "
-                        "their first weights, for all such pairs of rows.")
+                caption="Left: two rows with the cross ratio of K, as far apart as they can be. "
+                        "Right: the difference of their first weights, for all such pairs of rows.")
 
 
 def wrong_columns(spreads, share: Mapping[int, Sequence[float]]) -> HTML:
     """The share of random matrices with a wrong column sum: iterations -> (spreads,)."""
     figure, axes = subplots(height=3.1)
-    for (count, of), style in zip(share.items(), (":", "-", "--", "-."), strict=False):
+    for (count, of), style in zip(share.items(), (":", "-", "--"), strict=True):
         color = look("mhc")["color"] if count == 20 else "black"
         axes.plot(spreads, 100 * np.array(of), style, color=color, linewidth=1.6)
         label_line(axes, spreads[-1], 100 * of[-1], f"{count} iterations", color=color)
@@ -288,3 +288,29 @@ def leaving(biases: Sequence[float], steps: Mapping[str, np.ndarray]) -> HTML:
                         "descent needs about twice as many steps for each further unit of bias. "
                         "Adam needs a few more.",
                 caption="How long it takes to leave a corner, on a logarithmic axis.")
+
+
+def two_slices(squares, pairs) -> HTML:
+    """Curves in two flat slices of the members, as weights of the slices' three corners: (k, 3)."""
+    corners = np.array([[0, 0], [2, 0], [1, 3**0.5]])
+    figure, both = subplots(1, 2, height=2.9)
+    for axes, weights, color, said, names, title in (
+            (both[0], squares, SECOND, ("squares, s = 1", (1, 0.35)),
+             ("stay", "shift", "shift twice"), "three streams"),
+            (both[1], pairs, ACCENT, ("Kronecker", (0.95, 0.6)),
+             ("stay", "half of\neach swap", "both swaps"), "four streams")):
+        axes.fill(*corners.T, facecolor="#e8f1f7", edgecolor="black", linewidth=1, zorder=0)
+        axes.plot(*(np.asarray(weights) @ corners).T, color=color, linewidth=2)
+        axes.text(*said[1], said[0], color=color, fontsize=9, ha="center")
+        for (x, y), name, low in zip(corners, names, (True, True, False), strict=True):
+            axes.text(x, y - 0.1 if low else y + 0.08, name, ha="center",
+                      va="top" if low else "bottom", fontsize=9)
+        axes.set(aspect="equal", title=title, xlim=(-0.4, 2.4), ylim=(-0.5, 2.1))
+        axes.set_axis_off()
+    return show(figure, "Two triangles. In the first, of mixtures of the three shifts of three "
+                        "streams, the squares of orthogonal matrices are a curve with three cusps "
+                        "at the corners. In the second, Kronecker products of four streams are a "
+                        "curve from corner to corner.",
+                caption="Mixtures of permutations, and Sinkhorn's iteration in the limit, reach "
+                        "the whole inside of both triangles. Circulant mixtures reach the inside "
+                        "of the left one, and of the right one only its left corner.")
