@@ -149,7 +149,7 @@ def draw_arms(degree: float) -> Figure:
     figure, axes = subplots(height=3.9)
     elbow, end = ends(degree)
     numbers(axes, 1.15, title=f"Gx is {abs(end):.2f} from the centre")
-    way = ends(np.arange(0, 361, 10))[1]
+    way = ends(np.arange(0, degree + 1, 10))[1]
     axes.plot(way.real, way.imag, ":", color=ACCENT, linewidth=1.6)
     axes.plot([0, elbow.real], [0, elbow.imag], color="#777777", linewidth=4)
     axes.plot([elbow.real, end.real], [elbow.imag, end.imag], color=ACCENT, linewidth=4)
