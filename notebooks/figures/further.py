@@ -1,9 +1,11 @@
 """The figures of the page Going further.
 
-Čech against μ, loops against those of noise, heat, the order of sublayers, and memories.
+Čech against μ, loops against those of noise, heat, the order of sublayers, memories, and the F
+under additions.
 """
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import torch
@@ -13,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from torch import Tensor
 
+from geolab.probes import effective_rank
 from geolab.show.figures import ACCENT, QUIET, SECOND, label_line, look, show, subplots
 from geolab.show.letter import F as LETTER
 from geolab.show.letter import draw_letter
@@ -265,3 +268,88 @@ def written_once(counts: list[int], mean: dict[str, list[float]]) -> HTML:
                         "factor. With ten passes it is lower still.",
                 caption="The error of what a memory answers, relative to the size of the values: "
                         "means over random keys and values.")
+
+
+def additions(x: complex | np.ndarray, layers: int) -> np.ndarray:
+    """Half a turn by Euler steps: the points after 0, ..., layers additions of π/layers · i x."""
+    path = [x]
+    for _ in range(layers):
+        path.append(path[-1] + np.pi / layers * 1j * path[-1])
+    return np.array(path)
+
+
+def draw_additions(layers: int) -> Figure:
+    """Each addition leaves the circle along its tangent, so the F lands too far out and too large. More layers land it closer."""  # noqa: E501  (the docstring is the figure's alt text)
+    figure, axes = subplots(height=3.8)
+    letter = 0.8 * LETTER @ [1, 1j] + 1
+    around = np.exp(1j * np.linspace(0, 2 * np.pi, 49))
+    field = np.array([a + 1j * b for a in range(-3, 2) for b in range(-1, 3) if a or b])
+    axes.plot(around.real, around.imag, "--", color="#777777", linewidth=0.8)
+    axes.quiver(field.real, field.imag, -field.imag, field.real, color="#cccccc", angles="xy",
+                scale_units="xy", scale=5, width=0.006)
+    way = additions(letter, layers)
+    kept = np.linspace(0, layers, 6).astype(int)[1:-1]
+    outlines = np.concatenate([[*way[k], way[k][0], np.nan] for k in kept])
+    axes.plot(outlines.real, outlines.imag, color=ACCENT, linewidth=0.7)
+    axes.fill(letter.real, letter.imag, color=QUIET)
+    axes.fill(way[-1].real, way[-1].imag, color=ACCENT)
+    axes.fill(-letter.real, -letter.imag, fill=False, linestyle="--", linewidth=1.3)
+    off = abs(additions(1 + 0j, layers)[-1] + 1)
+    axes.text(1.9, 2.3, f"its centre is off by {off:.2f}", ha="right")
+    axes.set(xlim=(-3.6, 2), ylim=(-1.5, 2.7), aspect="equal", title=f"{layers} additions")
+    return figure
+
+
+def undone() -> HTML:
+    """An F, the F bent by a layer of slope 0.8, and guesses of it after calls of the branch."""
+    swirl = np.array([[0.3, -1], [1, 0.3]]) / np.hypot(1, 0.3)
+    guess, guesses = np.zeros_like(LETTER), []
+    bent = LETTER + 0.8 / 4 * np.tanh(4 * LETTER) @ swirl.T
+    for _ in range(9):
+        guess = bent - 0.8 / 4 * np.tanh(4 * guess) @ swirl.T
+        guesses.append(guess)
+    figure, axes = subplots(height=1.6)
+    for place, (name, points) in enumerate((("x", LETTER), ("T(x)", bent), *(
+            (f"{calls} calls", guesses[calls - 1]) for calls in (2, 4, 9)))):
+        axes.fill(*(points + (1.4 * place, 0)).T, facecolor=ACCENT if place else QUIET,
+                  alpha=1 if place < 2 else 0.7)
+        axes.text(1.4 * place, -0.95, name, ha="center")
+    axes.set(aspect="equal", xlim=(-0.7, 6.3), ylim=(-1.1, 0.9))
+    axes.set_axis_off()
+    return show(figure, "A letter F, the F bent by a layer, and guesses of the F from the bent "
+                        "one. The last guess looks like the first F.",
+                caption="Grey: the input. Then the output of the layer, and the guesses of the "
+                        "input after some calls of the branch, whose slope is 0.8.")
+
+
+@cache
+def moved_cloud() -> tuple[np.ndarray, np.ndarray]:
+    """64 random tokens that move away by 0, 0.5, ..., 10 lengths of a token.
+
+    Returns these distances and the effective ranks, as in the paper and centred: (21,), (2, 21).
+    """
+    generator, moved = torch.Generator().manual_seed(3), np.linspace(0, 10, 21)
+    tokens, step = (torch.randn(*size, generator=generator).double() for size in ((64, 64), (64,)))
+    return moved, np.array([[effective_rank(tokens + far * step, center=center).item()
+                             for far in moved] for center in (False, True)])
+
+
+def draw_cloud(far: float) -> Figure:
+    """A cloud of tokens moves away from the origin. Its effective rank falls although its shape stays the same. The centred rank doesn't change."""  # noqa: E501  (the docstring is the figure's alt text)
+    figure, (above, axes) = subplots(2, height=4.4, sharex=True, height_ratios=(1, 1.6))
+    draws = torch.randn(12, 2, generator=torch.Generator().manual_seed(5)).double()
+    above.plot([0, far], [0, 0], color="#aaaaaa", linewidth=1.3)
+    above.plot(*(3 * torch.linalg.qr(draws)[0].numpy() + (far, 0)).T, "o", color=ACCENT,
+               markersize=3)
+    above.plot(0, 0, "k+", markersize=9)
+    above.set(ylim=(-2, 2), yticks=[], title="the tokens, seen from the origin (+)")
+    moved, (raw, centred) = moved_cloud()
+    k = int(abs(moved - far).argmin())
+    for scores, color, style, name, shift in ((centred, SECOND, "--", "centred", 0.03),
+                                              (raw, ACCENT, "-", "as in the paper", -0.09)):
+        axes.plot(moved[:k + 1], scores[:k + 1], color=color, linestyle=style)
+        axes.plot(far, scores[k], "o", color=color)
+        axes.text(far + 0.3, scores[k] + shift, f"{scores[k]:.2f} {name}", color=color)
+    axes.set(xlim=(-1.6, 16.5), ylim=(0, 1), ylabel="effective rank", xticks=range(0, 11, 2),
+             xlabel="how far the cloud is, in lengths of a token")
+    return figure
