@@ -281,21 +281,19 @@ def additions(x: complex | np.ndarray, layers: int) -> np.ndarray:
 def draw_additions(layers: int) -> Figure:
     """Each addition leaves the circle along its tangent, so the F lands too far out and too large. More layers land it closer."""  # noqa: E501  (the docstring is the figure's alt text)
     figure, axes = subplots(height=3.8)
-    letter = 0.8 * LETTER @ [1, 1j] + 1
-    around = np.exp(1j * np.linspace(0, 2 * np.pi, 49))
+    letter, around = 0.8 * LETTER @ [1, 1j] + 1, np.exp(1j * np.linspace(0, 2 * np.pi, 49))
     field = np.array([a + 1j * b for a in range(-3, 2) for b in range(-1, 3) if a or b])
     axes.plot(around.real, around.imag, "--", color="#777777", linewidth=0.8)
     axes.quiver(field.real, field.imag, -field.imag, field.real, color="#cccccc", angles="xy",
                 scale_units="xy", scale=5, width=0.006)
     way = additions(letter, layers)
-    kept = np.linspace(0, layers, 6).astype(int)[1:-1]
-    outlines = np.concatenate([[*way[k], way[k][0], np.nan] for k in kept])
-    axes.plot(outlines.real, outlines.imag, color=ACCENT, linewidth=0.7)
+    for k in np.linspace(0, layers, 6).astype(int)[1:-1]:
+        axes.fill(way[k].real, way[k].imag, fill=False, edgecolor=ACCENT, linewidth=0.7)
     axes.fill(letter.real, letter.imag, color=QUIET)
     axes.fill(way[-1].real, way[-1].imag, color=ACCENT)
     axes.fill(-letter.real, -letter.imag, fill=False, linestyle="--", linewidth=1.3)
-    off = abs(additions(1 + 0j, layers)[-1] + 1)
-    axes.text(1.9, 2.3, f"its centre is off by {off:.2f}", ha="right")
+    axes.text(1.9, 2.3, f"its centre is off by {abs(additions(1 + 0j, layers)[-1] + 1):.2f}",
+              ha="right")
     axes.set(xlim=(-3.6, 2), ylim=(-1.5, 2.7), aspect="equal", title=f"{layers} additions")
     return figure
 
@@ -339,8 +337,7 @@ def draw_cloud(far: float) -> Figure:
     figure, (above, axes) = subplots(2, height=4.4, sharex=True, height_ratios=(1, 1.6))
     draws = torch.randn(12, 2, generator=torch.Generator().manual_seed(5)).double()
     above.plot([0, far], [0, 0], color="#aaaaaa", linewidth=1.3)
-    above.plot(*(3 * torch.linalg.qr(draws)[0].numpy() + (far, 0)).T, "o", color=ACCENT,
-               markersize=3)
+    above.plot(*(3 * torch.linalg.qr(draws)[0].numpy() + (far, 0)).T, ".", color=ACCENT)
     above.plot(0, 0, "k+", markersize=9)
     above.set(ylim=(-2, 2), yticks=[], title="the tokens, seen from the origin (+)")
     moved, (raw, centred) = moved_cloud()
