@@ -136,9 +136,9 @@ def lifted() -> HTML:
     across, along = LETTER.T
     for k in range(5):
         at, angle = 1.7 * k, k * np.pi / 4
-        x, y = seen(*np.array([(-0.5, -0.65), (0.5, -0.65), (0.5, 0.65), (-0.5, 0.65)]).T, 0)
+        x, y = seen(np.array([-0.5, 0.5, 0.5, -0.5]), np.array([-0.65, -0.65, 0.65, 0.65]), 0)
         axes.fill(at + x, y, facecolor="#e8e8e8", edgecolor="#999999", linewidth=0.8)
-        x, y = seen(*np.array([(0, -0.65), (0, 0.65)]).T, 0)
+        x, y = seen(0, np.array([-0.65, 0.65]), 0)
         axes.plot(at + x, y, ":", color="black", linewidth=1)
         x, y = seen(across * np.cos(angle), along, across * np.sin(angle))
         axes.fill(at + x, y, alpha=0.85, linewidth=1, color=ACCENT if k else "#888888")
