@@ -1,7 +1,6 @@
-"""The figures of the page Going further.
+"""The figures of Going further: the Geometric Transformer.
 
-Čech against μ, loops against those of noise, heat, the order of sublayers, memories, and
-negation.
+Čech against μ, loops against those of noise, heat, and the order of sublayers.
 """
 
 from collections.abc import Callable
@@ -14,12 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from torch import Tensor
 
-from geolab.show.figures import ACCENT, QUIET, SECOND, label_line, look, show, subplots
+from geolab.show.figures import ACCENT, QUIET, SECOND, look, show, subplots
 from geolab.show.letter import F as LETTER
 from geolab.show.letter import draw_letter
-from notebooks.figures import ch09, ch13
+from notebooks.figures import ch13
 from notebooks.figures.ch16 import ROWS, kind, mark, names_below, ours
-from studies.claims import TABLES
 from studies.engine.results import interval
 
 
@@ -241,98 +239,3 @@ def residual_swaps(cost: dict[str, np.ndarray]) -> HTML:
                         "but for that of delta.",
                 caption="Two neighbouring sublayers change places. One line per residual, the mean "
                         "of eight seeds. Post-LN and the model that reads the future are left out.")
-
-
-def written_once(counts: list[int], mean: dict[str, list[float]]) -> HTML:
-    """Mean errors of four memories, each pair written once: name -> one number for each count."""
-    figure, axes = subplots(height=3.6)
-    last = counts[-1]
-    for level, said, style in ((0, "least squares", look("floor") | {"marker": None}),
-                               (1, "empty memory", dict(color=QUIET, linewidth=1))):
-        axes.plot([counts[0], last], [level, level], **style)
-        label_line(axes, last + 0.3, level, said)
-    for name, like, said, style in (
-            ("additive", "additive", "additive", {}),
-            ("scaled", "additive", "additive,\nbest factor", {"marker": "v", "linestyle": ":"}),
-            ("delta", "delta", "delta, once", {}),
-            ("ten passes", "delta", "delta,\nten passes",
-             {"linestyle": "-", "markerfacecolor": "white"})):
-        axes.plot(counts, mean[name], **look(like) | style, markersize=5)
-        label_line(axes, last + 0.3, mean[name][-1], said, color=look(like)["color"])
-    axes.set(xlabel="pairs stored (keys have 16 features)", ylabel="relative squared error",
-             xlim=(0, last + 5.5), ylim=(-0.08, 1.15), xticks=counts,
-             title="Each pair is written once")
-    return show(figure, "Retrieval error against the number of stored pairs. The delta memory "
-                        "written once lies below the plain sum and close to the sum with its best "
-                        "factor. With ten passes it is lower still.",
-                caption="The error of what a memory answers, relative to the size of the values: "
-                        "means over random keys and values.")
-
-
-PRINTED = {"delta": TABLES["emhc-table-7"].rows["DDL alignment"]["500"][0],
-           ch09.LOW: TABLES["emhc-table-7"].rows["E-MHC-Geo alignment"]["500"][0],
-           "JPmHC, start I": TABLES["emhc-figure-6"].rows["JPmHC"]["500"][0]}
-SIZES = [int(size) for size in TABLES["emhc-table-7"].rows["DDL beta"]]
-
-
-def named(model: str) -> str:
-    """What a stored model of the negation task is called in a picture."""
-    return ch09.STARTS.get(model, model.replace("aW", "2K"))
-
-
-def who_negates() -> HTML:
-    """The cosines of all models at 500 inputs, one mark per seed, and what the paper prints."""
-    looks = {"linear": "baseline", "mHC": "mhc", "additive": "additive", "delta": "delta",
-             "reflection alone": "delta", ch09.LOW: "emhc-hybrid", ch09.HALF: "emhc-hybrid",
-             ch09.HIGH: "emhc-hybrid", "rotation alone": "emhc-cayley",
-             "JPmHC, start I + aW": "jpmhc", "JPmHC, start I": "jpmhc"}
-    figure, axes = subplots(height=4.4)
-    for y, (model, like) in enumerate(looks.items()):
-        found = ch09.kept(model, "alignment")
-        axes.plot(found, [y] * len(found), look(like)["marker"] or "o", color=look(like)["color"],
-                  markersize=6, linestyle="")
-        if model in PRINTED:
-            axes.plot(PRINTED[model], y + 0.36, "x", color="black", markersize=9,
-                      markeredgewidth=1.4)
-    axes.axvline(-1, **look("floor") | {"marker": None})
-    axes.axvline(1, color=QUIET, linewidth=1)
-    axes.text(-0.95, -0.9, "copy the input", va="center", fontsize=9)
-    axes.text(1, -0.9, "least squares", ha="right", va="center", fontsize=9, color="#555555")
-    axes.set(xlim=(-1.08, 1.08), ylim=(-1.4, 10.6), title="Who negates",
-             xlabel="cosine with −x on new inputs")
-    axes.set_yticks(range(len(looks)), map(named, looks))
-    axes.invert_yaxis()
-    axes.grid(axis="y", visible=False)
-    return show(figure, "Cosines with −x on new inputs, one mark per seed, with the paper's values "
-                        "as crosses. All models but the two of JPmHC lie near 1. JPmHC lies lower "
-                        "from its own start, and lowest from the identity.",
-                caption="One mark per seed. Crosses: the values that the paper prints, a little "
-                        "below. Dotted: copying the input. Grey line: least squares.")
-
-
-def inputs_needed(linear: list[float]) -> HTML:
-    """Cosines against the number of training inputs; `linear` has those of least squares."""
-    figure, axes = subplots(height=3.7)
-    axes.plot(SIZES, linear, color=QUIET)
-    for name, like in (("delta", "delta"), (ch09.LOW, "emhc-hybrid"),
-                       ("rotation alone", "emhc-cayley"), ("JPmHC, start I", "jpmhc")):
-        axes.plot(SIZES, [ch09.kept(name, "alignment", n).mean() for n in SIZES], **look(like))
-    printed = TABLES["emhc-table-7"].rows["E-MHC-Geo alignment"].values()
-    axes.plot(SIZES, [value for value, _ in printed], "x", color="black", markersize=8)
-    axes.axhline(-1, **look("floor") | {"marker": None})
-    axes.set(xscale="log", ylim=(-1.25, 1.1), xlabel="training inputs N",
-             ylabel="cosine with −x on new inputs", title="How many inputs it takes")
-    axes.set_xticks(SIZES, map(str, SIZES), minor=False)
-    axes.minorticks_off()
-    for x, y, text, color in ((11, 0.8, "least squares", "#777777"),
-                              (11, -0.3, "crosses: hybrid in the paper", "black"),
-                              (330, -0.62, "JPmHC", look("jpmhc")["color"]),
-                              (11, -1.15, "copy the input", "black")):
-        axes.text(x, y, text, color=color, fontsize=9)
-    axes.legend(handles=[*axes.lines[1:4]], labels=["delta", "hybrid from 0.18", "rotation alone"],
-                loc="upper left", bbox_to_anchor=(0, 0.68), fontsize=9)
-    return show(figure, "Cosine with −x against the number of training inputs. Least squares is "
-                        "exact from as many inputs as features. The operators stay near copying "
-                        "with few inputs, scatter, and negate with the most. JPmHC stays below.",
-                caption="Means over the seeds, against the number of training inputs. Crosses: the "
-                        "hybrid in the paper. Dotted: copying the input.")
