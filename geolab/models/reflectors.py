@@ -14,7 +14,6 @@ from geolab.checks import require_option
 from geolab.operators import blend, delta_shortcut, householder_matrix, midpoint_penalty, sinkhorn
 from geolab.operators.cayley import cayley_iterated, cayley_rank2, skew
 from geolab.operators.delta import unit_direction
-from geolab.operators.norms import layer_norm
 from geolab.operators.streams import stream_mix
 from geolab.penalties import add_penalty
 
@@ -173,7 +172,7 @@ class StreamHybridReflector(nn.Module):
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Q (B, 4, 4), k (B, d) and γ (B,)."""
-        u, v, beta, direction, gate = self.generator(layer_norm(x)).split(
+        u, v, beta, direction, gate = self.generator(F.layer_norm(x, x.shape[-1:])).split(
             [SLICES, SLICES, 1, x.shape[-1], 1], dim=-1)
         rotation = cayley_rank2(u, v, F.softplus(beta.squeeze(-1)))
         return rotation, unit_direction(direction), gate.squeeze(-1).sigmoid()

@@ -9,9 +9,10 @@ other's limit.
 
 A square leaves the range of float32 at 1e19 and at 1e-19. So an operator that makes a matrix from a
 few numbers first divides them by their size. Numbers of ordinary size stay as they are, with all
-their bits. `norms` does so for large vectors. An operator that normalises a state on its way to
-something else would need one more pass for the division. There a length above 1e19 gives NaN
-instead of a wrong number, and below 1e-19 the guard decides.
+their bits. An operator that normalises a whole state would need one more pass for the division.
+There a length above 1e19 gives NaN instead of a wrong number, and below 1e-19 the guard decides.
+PyTorch's norms, which networks and the generators of some residuals use, give 0 above 1e19: a
+division before them would be one more vector to read, write and keep for the backward pass.
 Kernels divide nothing by its size: the squares that they add, and products of such lengths, must
 stay in the range of float32. Above it they give NaN.
 """

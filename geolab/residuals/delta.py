@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_number, require_option
 from geolab.operators import delta_update, outside_autocast, unit_direction, widened
-from geolab.operators.norms import rms_norm
 from geolab.residuals.base import Normed, Residual, Sublayer
 from geolab.residuals.weights import Linear, normal
 
@@ -169,7 +169,7 @@ class DeltaRule(Residual):
         """The normalised input, and F of it."""
         if self.context == "own":
             # without a weight: the linear maps that follow would absorb it
-            return rms_norm(x, self.norm_eps), sublayer(x)
+            return F.rms_norm(x, (self.width,), eps=self.norm_eps), sublayer(x)
         if not isinstance(sublayer, Normed) or sublayer.norm is None:
             raise ValueError("context='sublayer' needs a sublayer with a norm, Normed(F, norm), "
                              f"got {sublayer!r}")

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from geolab.checks import require_count, require_number
 from geolab.operators import delta_shortcut, delta_update, outside_autocast, unit_direction, widened
-from geolab.operators.norms import rms_norm
 from geolab.residuals.base import Residual, Sublayer
 from geolab.residuals.delta import VALUES
 from geolab.residuals.weights import Linear, normal
@@ -108,5 +108,5 @@ class DeltaProduct(Residual):
         if self.beta_fixed is not None:
             return x.new_full((*x.shape[:-1], self.factors), self.beta_fixed)
         with outside_autocast(x):
-            logits = self.beta_head(widened(rms_norm(x)))
+            logits = self.beta_head(widened(F.rms_norm(x, (self.width,))))
         return 2 * torch.sigmoid(logits)

@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from geolab.checks import require_count, require_number, require_option
 from geolab.operators import blend, cayley_rank2, delta_shortcut, householder_matrix, widened
-from geolab.operators.norms import layer_norm, rms_norm
 from geolab.operators.streams import stream_mix, stream_mix_write, stream_read
 from geolab.residuals.base import Sublayer
 from geolab.residuals.emhc import OperatorCoefficients
@@ -92,7 +92,7 @@ class Stream(Streams):
         mix = gated(rotation, direction, gate, self.gate)
         if self.router_reads == "mixed":
             flat = stream_mix(state, mix).flatten(-2)
-        read_write = routes(self.router(layer_norm(flat)), self.streams)
+        read_write = routes(self.router(F.layer_norm(flat, flat.shape[-1:])), self.streams)
         return OperatorCoefficients(mix, rotation, direction, gate, *read_write)
 
 
@@ -123,7 +123,8 @@ class Mixer(Streams):
         width: D, of the sublayer and of each stream.
         hidden: features inside the generator.
         norm: "rms" or "layer", without weights. The published code has either in one of its copies.
-        norm_eps: its guard; None is PyTorch's own. Published 1e-5.
+        norm_eps: its guard; None is PyTorch's own. Published 1e-5. PyTorch's norm gives 0 where
+            float32 can't hold a square, above about 1e19.
         streams, gate_bias, start, beta_init, penalty, ends, router_reads: as for `Stream`.
     """
 
@@ -170,8 +171,8 @@ class Mixer(Streams):
     def _normed(self, state: Tensor) -> Tensor:
         flat = state.flatten(-2)
         if self.norm == "layer":
-            return layer_norm(flat, eps=self.norm_eps or 1e-5)
-        return rms_norm(flat, self.norm_eps)
+            return F.layer_norm(flat, flat.shape[-1:], eps=self.norm_eps or 1e-5)
+        return F.rms_norm(flat, flat.shape[-1:], eps=self.norm_eps)
 
 
 def blended(state: Tensor, rotation: Tensor, direction: Tensor, gate: Tensor) -> Tensor:

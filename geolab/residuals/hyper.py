@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_option
-from geolab.operators.norms import layer_norm
 from geolab.residuals.streams import StreamCoefficients, Streams
 from geolab.residuals.weights import Linear, put, zero
 
@@ -66,7 +66,7 @@ class HyperConnections(Streams):
         table = self.static.view(self.streams, -1).expand(*state.shape[:-1], -1)  # (B, T, n, n + 2)
         if self.dynamic:
             # layer-norm without a weight: the linear map absorbs it
-            numbers = self.generate(layer_norm(state))
+            numbers = self.generate(F.layer_norm(state, (self.width,)))
             scale = torch.cat([self.scale[:1], self.scale[1:].expand(self.streams + 1)])
             table = table + scale * (numbers.tanh() if self.tanh else numbers)
         write, read, rows = table.split([1, 1, self.streams], dim=-1)

@@ -28,7 +28,6 @@ from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number, require_option
 from geolab.operators import cayley_iterated, cayley_skew4, skew, widened
-from geolab.operators.norms import rms_norm
 from geolab.residuals.mixing import mixes
 from geolab.residuals.streams import StreamCoefficients, Streams
 from geolab.residuals.weights import LayerNorm, Linear, Weight, put, zero
@@ -82,7 +81,8 @@ class JPmHC(Streams):
         require_number("temperature", temperature, 0, strict=True)
         self.retraction, self.steps, self.alpha = retraction, steps, alpha
         self.temperature, self.ends = temperature, ends
-        self.norm = LayerNorm(streams * width) if norm == "layer" else partial(rms_norm, eps=1e-5)
+        self.norm = LayerNorm(streams * width) if norm == "layer" else nn.RMSNorm(
+            streams * width, eps=1e-5, elementwise_affine=False)
         self.mix = ways.get(mix)
         of_mix = self.mix.count(streams) if self.mix else streams**2
         self.generate = Linear(streams * width, 2 * streams**2 + of_mix)

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_number, require_option
-from geolab.operators.norms import rms_norm
 from geolab.residuals.base import Residual, Sublayer
 
 
@@ -63,7 +63,7 @@ class NormPreserving(Residual):
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         alpha, write = self.scales(state.dtype)
         update = sublayer(state)
-        return alpha * state + write * rms_norm(update, self.eps)
+        return alpha * state + write * F.rms_norm(update, update.shape[-1:], eps=self.eps)
 
     def scales(self, dtype: torch.dtype) -> tuple[Tensor | float, Tensor]:
         """α, and β times the weight of the norm: (D), or a number for all features."""

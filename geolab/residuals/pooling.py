@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from geolab.checks import require_option
 from geolab.operators import widened
-from geolab.operators.norms import layer_norm
 from geolab.residuals.weights import Started, normal, small_linear
 
 POOLS = ("causal", "token", "sequence")
@@ -58,7 +57,7 @@ class Hidden(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.normalise:
-            return F.gelu(self.down(layer_norm(pool(x, self.pool))))
+            return F.gelu(self.down(F.layer_norm(pool(x, self.pool), x.shape[-1:])))
         if self.pool == "causal":  # a mean commutes with a linear map, and has fewer features after
             return F.gelu(pool(self.down(x), self.pool))
         return F.gelu(self.down(pool(x, self.pool)))

@@ -19,8 +19,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geolab.operators.norms import layer_norm
-
 
 class Started(nn.Module):
     """A module with a weight and a bias that remembers how they start."""
@@ -66,7 +64,8 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         dtype = torch.promote_types(x.dtype, torch.float32)
-        return layer_norm(x.to(dtype), self.weight.to(dtype), self.bias.to(dtype), self.eps)
+        return F.layer_norm(x.to(dtype), self.normalized_shape, self.weight.to(dtype),
+                            self.bias.to(dtype), self.eps)
 
 
 class Weight(nn.Module):
