@@ -31,7 +31,7 @@ LONGER = 75                               # steps of the plain network, for arms
 SEEDS, SEARCH_SEED = range(5), 100        # of the order of windows
 # exponents: the rate is 10^(k/2)
 # of the search: old weights, new ones. Delta's new weights diverge at a rate of 10^-3
-START = {arm: (-8, -10) if arm.startswith("delta") else (-8, -6) for arm in ARMS}
+START = {arm: (-8, -12) if arm.startswith("delta") else (-8, -6) for arm in ARMS}
 DECAY, CLIP = 0.1, 1.0
 Rates = tuple[int, int]
 
