@@ -7,6 +7,7 @@ import gzip
 import html
 import itertools
 import json
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -45,8 +46,9 @@ def page(frame: Callable[..., str], values: Sequence[list], sliders: list[Shown]
         alt: the message of the picture in words.
         caption: stands under the sliders.
         name: the name of the drawing function, for errors.
-    Raises: ValueError for frames that are too large for a page, or a smooth slider whose picture
-        between two frames isn't the drawn one.
+    Warns: of frames that are too large for a page. A smooth slider whose picture between two
+        frames isn't the drawn one is shown in steps, and this warns of it: with other numbers a
+        cell still has its picture, and the book's own pages may hold no warning.
     """
     drawn = [frame(*chosen).strip().split("\n") for chosen in itertools.product(*values)]
     lines: dict[tuple[str, int], int] = {}
@@ -60,7 +62,7 @@ def page(frame: Callable[..., str], values: Sequence[list], sliders: list[Shown]
     starts = [shown.start for shown in sliders]
     grid = np.arange(len(drawn)).reshape([len(shown.values) for shown in sliders])
     first = grid[tuple(starts)]
-    for axis, shown in enumerate(sliders):
+    for axis, shown in enumerate(sliders := list(sliders)):
         if shown.smooth:
             along = grid[(*starts[:axis], slice(None), *starts[axis + 1:])]
             others = [options[k] for options, k in zip(values, starts, strict=True)]
@@ -68,8 +70,10 @@ def page(frame: Callable[..., str], values: Sequence[list], sliders: list[Shown]
             def at(value, axis=axis, others=others):
                 return frame(*others[:axis], value, *others[axis + 1:])
 
-            _check_between(at, values[axis], ["\n".join(drawn[k]) for k in along],
-                           f"{name} between {shown.name}")
+            bad = _bad_between(at, values[axis], ["\n".join(drawn[k]) for k in along])
+            if bad:
+                warnings.warn(f"{name} is shown in steps of {shown.name}: {bad}", stacklevel=2)
+                sliders[axis] = shown._replace(smooth=False)
     picture = "\n".join(drawn[first])
     under = f'<div class="geolab-caption">{toned(caption)}</div>' if caption else ""
     text = (f'<div class="geolab-explore">'
@@ -79,23 +83,23 @@ def page(frame: Callable[..., str], values: Sequence[list], sliders: list[Shown]
             f'<script type="application/json">{data}</script><script>{SCRIPT}</script></div>')
     size = len(gzip.compress(text.encode()))
     if size > MOST_BYTES:
-        raise ValueError(f"the frames of {name} take {size:,} bytes as they travel, more than "
-                         f"{MOST_BYTES:,}: use fewer values, or fewer points per curve")
+        warnings.warn(f"the frames of {name} take {size:,} bytes as they travel, more than "
+                      f"{MOST_BYTES:,}: use fewer values, or fewer points per curve", stacklevel=2)
     return HTML(text)
 
 
-def _check_between(frame: Callable[[float], str], values: list, drawn: list[str],
-                   called: str) -> None:
-    """Compare pictures half-way with drawn ones, on both sides of the frame that bends most."""
+def _bad_between(frame: Callable[[float], str], values: list, drawn: list[str]) -> str:
+    """Say where a picture half-way isn't the drawn one, on both sides of the frame that bends most.
+    """
     most = bend(drawn)
     for k in range(most - 1, min(most + 1, len(drawn) - 1)):
         low, high = values[k:k + 2]
         picture = between(drawn[k], drawn[k + 1], 0.5)
         off = 0 if picture is None else error(picture, frame((low + high) / 2).strip())
         if off > 1:
-            raise ValueError(f"half-way, the picture of {called} = {low:g} and {high:g} is "
-                             f"{off:.1f} line widths from the drawn one: "
-                             "give more values there, or leave smooth out")
+            return (f"half-way between {low:g} and {high:g} its picture is {off:.1f} line widths "
+                    "from the drawn one; give more values there, or leave smooth out")
+    return ""
 
 
 def _control(shown: Shown) -> str:

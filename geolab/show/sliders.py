@@ -99,10 +99,12 @@ def explore(draw: Callable[..., Figure], caption: str = "", **values: Sequence):
         the book is built, the HTML of all frames.
 
     Raises:
-        ValueError: for no slider, an empty list, too many combinations, a `draw` without a
-            docstring, frames that are too large for a page, or a smooth slider between whose values
-            the page's picture would be wrong.
+        ValueError: for no slider, an empty list, too many combinations, or a `draw` without a
+            docstring.
         RuntimeError: when `draw` fails; the message names the values.
+
+    Warns: while the book is built, of frames that are too large for a page, and of a smooth slider
+        between whose values the page's picture would be wrong. That one then goes in steps.
     """
     if not values:
         raise ValueError("explore needs at least one slider, for example beta=[0, 1, 2]")
