@@ -128,15 +128,18 @@ def _make(given: argparse.Namespace, folder: Path) -> int:
 
 def _measure(given: argparse.Namespace, folder: Path, out: Path) -> int:
     """Make the measurements of a study on a network that others have trained."""
-    study, own = MEASUREMENTS[given.study], {"study", "out", "force", "folder"}
+    study, own = MEASUREMENTS[given.study], {"study", "out", "force", "folder", "so_far"}
     with asked():
         for name, value in vars(given).items():
             if name not in own and value != _parser().get_default(name):
                 raise ValueError(f"--{name.replace('_', '-')} is for studies that train, and "
                                  f"{study.name} measures what others have trained")
         _require_writable(out, given)
-    record(out, study.question, measure(study, folder, given.force), force=given.force)
-    print(f"{out} is written")
+        earlier = read(out) if _grows(out) else None
+    found = measure(study, folder, given.force, so_far=given.so_far, earlier=earlier)
+    record(out, study.question, found, force=given.force or "further findings" * bool(earlier))
+    print(f"{out} is written" + f"; it lacks {found['unfinished']} measurements or more"
+          * ("unfinished" in found))
     return 0
 
 

@@ -38,27 +38,42 @@ class Measurement:
     file: str
 
 
-def measure(study: Measurement, folder: str | Path = "runs", reason: str = "") -> dict:
+def measure(study: Measurement, folder: str | Path = "runs", reason: str = "", *,
+            so_far: bool = False, earlier: Mapping | None = None) -> dict:
     """Make the missing measurements, and return the content of the study's file.
 
     Arguments:
         folder: for findings, from which the same call goes on after an interruption.
         reason: for using findings of other code; the file keeps it.
+        so_far: measure nothing; take what is found. The content then counts what is "unfinished",
+            and has the findings by their keys.
+        earlier: such a content, made on this or another machine, to go on from.
     Raises: Refused for a folder of other code, or if the network isn't on this machine.
     """
     place, code = Path(folder) / study.name, code_hash(closure([Path(study.file)]))
     with asked():
         forced = require_same(place, code, reason)
+        if earlier and earlier["measured by"] != code and not reason:
+            raise ValueError(f"the findings of {study.name} so far are of other code: give --force "
+                             "a reason to go on from them, or delete their file")
         missing = dict(study.parts({}))
+    known = earlier["found"] if earlier else {}
     found: dict[str, dict] = {}
     while missing:
-        for key, part in tqdm(missing.items(), study.name):
+        before = len(found)
+        for key, part in missing.items() if so_far else tqdm(missing.items(), study.name):
             kept = place / f"{key.replace('/', '.')}.json"
-            if not kept.exists():
-                written = kept.with_suffix(".new")
-                written.write_text(json.dumps(part()))
-                written.rename(kept)   # so that every file is whole
-            found[key] = json.loads(kept.read_text())
+            if key in known:
+                found[key] = known[key]
+            elif kept.exists() or not so_far:
+                if not kept.exists():
+                    written = kept.with_suffix(".new")
+                    written.write_text(json.dumps(part()))
+                    written.rename(kept)   # so that every file is whole
+                found[key] = json.loads(kept.read_text())
         missing = {key: part for key, part in study.parts(found).items() if key not in found}
+        if so_far and len(found) == before:
+            break
+    made = {"unfinished": len(missing), "found": found} if missing else study.arrange(found)
     return {"command": f"python -m studies {study.name}", "device": "cpu", "measured by": code,
-            **forced, **study.arrange(found)}
+            **forced, **made}

@@ -40,6 +40,22 @@ def test_a_measurement_may_ask_for_others(tmp_path):
     assert [key for key in measure(after, tmp_path) if "/" in key] == ["a/0", "a/1", "a/2"]
 
 
+def test_what_is_found_so_far_is_written_and_another_machine_goes_on(tmp_path):
+    def parts(found):
+        return {f"a/{i}": lambda i=i: {"x": i} for i in range(3 if "a/1" in found else 2)}
+
+    toy = Measurement("toy", "What?", parts, lambda found: {"all": found}, __file__)
+    nothing = measure(toy, tmp_path / "here", so_far=True)
+    assert nothing["unfinished"] == 2 and nothing["found"] == {}
+    (tmp_path / "here" / "toy" / "a.1.json").write_text('{"x": 10}')
+    begun = measure(toy, tmp_path / "here", so_far=True)
+    assert begun["unfinished"] == 2 and begun["found"] == {"a/1": {"x": 10}}
+    whole = measure(toy, tmp_path / "there", earlier=begun)
+    assert whole["all"] == {"a/0": {"x": 0}, "a/1": {"x": 10}, "a/2": {"x": 2}}
+    with pytest.raises(Refused, match="other code"):
+        measure(toy, tmp_path / "there", earlier=begun | {"measured by": "other"})
+
+
 def test_measurements_of_other_code_are_refused(tmp_path):
     place = tmp_path / "toy"
     place.mkdir()
