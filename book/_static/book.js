@@ -1,5 +1,5 @@
-// What no style sheet can do: scrolling boxes that the keyboard reaches, folds that print open, and
-// links that open one.
+// What no style sheet can do: scrolling boxes that the keyboard reaches, figures that fill the screen,
+// folds that print open, and links that open one.
 (() => {
   const SCROLLS = ".reported, .pst-scrollable-table-container, div.math, span.math, .cell_output .output, pre";
   const check = box => {
@@ -27,6 +27,16 @@
     // a button's name has to contain the words that it shows
     document.querySelectorAll(".search-button-field").forEach(b => b.removeAttribute("aria-label"));
   });
+
+  // for a lecture: a figure with its sliders, or a panel, on the whole screen
+  const large = () => document.querySelectorAll(".geolab-explore, .geolab-compute, .geolab-network").forEach(box => {
+    const button = Object.assign(document.createElement("button"),
+      {type: "button", className: "geolab-large", ariaLabel: "Fill the screen, or leave it"});
+    button.onclick = () => document.fullscreenElement ? document.exitFullscreen()
+      : box.requestFullscreen().then(() => box.querySelector("input")?.focus());  // arrow keys step
+    box.append(button);
+  });
+  if (document.fullscreenEnabled) addEventListener("load", large);
 
   const reveal = () => {  // a link into a closed part opens it
     const place = document.getElementById(decodeURIComponent(location.hash.slice(1)));

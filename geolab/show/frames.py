@@ -55,7 +55,8 @@ def page(frame: Callable[..., str], values: Sequence[list], sliders: list[Shown]
     coded = [_coded(picture, lines) for picture in drawn]
     data = json.dumps({"lines": [line for line, _ in lines], "frames": coded,
                        "values": [shown.values for shown in sliders],
-                       "names": [shown.symbol for shown in sliders], "alt": alt},
+                       "names": [shown.symbol for shown in sliders], "alt": alt,
+                       "keys": [f"{name}.{shown.name}" for shown in sliders]},
                       ensure_ascii=False, separators=(",", ":"))
     # "</script" would end the script, and "<!--<script" would hide its end
     data = data.replace("</", "<\\/").replace("<!", "<\\u0021")

@@ -85,6 +85,18 @@
   };
   const place = ({inputs}) => inputs.length > 1 ? inputs.findIndex(one => one.checked)
     : +inputs[0].value;
+  // The address keeps where a slider rests, so that it can be sent: ?draw_mean.share=0.5
+  const keep = k => {
+    if (!/^(file|https?):$/.test(location.protocol)) return;
+    const address = new URL(location.href), {inputs, values} = sliders[k];
+    const first = inputs.length > 1 ? inputs.findIndex(one => one.defaultChecked)
+      : +inputs[0].defaultValue;
+    const now = place(sliders[k]);
+    if (now === first) address.searchParams.delete(data.keys[k]);
+    else address.searchParams.set(data.keys[k], values[now]);
+    if (!address.hash) address.hash = box.closest("section[id]")?.id ?? "";
+    history.replaceState(history.state, "", address);
+  };
   const show = () => {
     const at = sliders.map(place), low = at.map(Math.floor), high = at.map(Math.ceil);
     const share = Math.max(...at.map((p, k) => p - low[k]));
@@ -108,7 +120,16 @@
 
   sliders.forEach((slider, k) => {
     const {inputs, of} = slider, [input] = inputs, play = of.querySelector("[data-play]");
-    if (inputs.length > 1) return inputs.forEach(one => { one.name = own + k; one.oninput = show; });
+    const sent = slider.values.indexOf(new URLSearchParams(location.search).get(data.keys[k]) ?? "");
+    if (inputs.length > 1) {
+      if (sent >= 0) inputs[sent].checked = true;
+      return inputs.forEach(one => {
+        one.name = own + k;
+        one.oninput = show;
+        one.onchange = () => keep(k);
+      });
+    }
+    if (sent >= 0) input.value = `${sent}`;
     const stop = () => { clearInterval(slider.timer); slider.timer = 0; play.textContent = "▶"; };
     const to = stopped => { input.step = "1"; input.value = stopped; show(); };
     const start = () => {
@@ -120,12 +141,13 @@
     input.oninput = () => { stop(); show(); };
     if ("smooth" in input.dataset) input.onpointerdown = () => input.step = "any";
     input.onkeydown = () => input.step = "1";
-    input.onchange = () => to(Math.round(+input.value));  // at rest, the picture is a drawn one
+    // at rest, the picture is a drawn one
+    input.onchange = () => { to(Math.round(+input.value)); keep(k); };
     play.onclick = () => slider.timer ? stop() : start();
     of.querySelectorAll("[data-step]").forEach(step =>
-      step.onclick = () => { stop(); to(+input.value + +step.dataset.step); });
+      step.onclick = () => { stop(); to(+input.value + +step.dataset.step); keep(k); });
     of.querySelectorAll("[data-at]").forEach(mark =>
-      mark.onclick = () => { stop(); to(mark.dataset.at); });
+      mark.onclick = () => { stop(); to(mark.dataset.at); keep(k); });
   });
   show();
   box.querySelector(".geolab-sliders").hidden = false;

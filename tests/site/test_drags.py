@@ -95,6 +95,25 @@ def test_a_few_words_are_radio_buttons_that_keys_move(figure):
     assert other.get_by_role("radio", name="high").is_checked()
 
 
+def test_the_address_keeps_where_a_slider_rests(drawn, window, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text(HTML.format("", f'<section id="here">{drawn}</section>'))
+    window.goto(page.as_uri())
+    window.locator("[type=range]").press("ArrowLeft")
+    window.get_by_role("radio", name="none").check()
+    sent = window.url
+    assert sent.endswith("?wave.beta=0.1&wave.kind=none#here"), sent
+    window.goto("about:blank")
+    window.goto(sent)
+    figure = window.locator(".geolab-explore")
+    assert same(figure, frame(0.1, "none"))
+    assert figure.get_by_role("radio", name="none").is_checked()
+    window.locator("[type=range]").press("ArrowRight")      # back at its start
+    assert window.url.endswith("?wave.kind=none#here")
+    window.goto(page.as_uri() + "?wave.beta=7&wave.kind=loud")   # no values of theirs
+    assert same(figure, frame(0.2))
+
+
 @pytest.mark.parametrize("broken", ["", "JSON.parse = null;", "Array.prototype.map = null;"])
 def test_a_script_that_fails_leaves_the_first_picture_and_a_sentence(drawn, window, broken):
     window.set_content(HTML.format(f"<script>{broken}</script>", drawn))
