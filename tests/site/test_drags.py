@@ -1,5 +1,7 @@
 """Between two stops, a page shows what geolab.show.between computes. A choice is radio buttons."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -112,6 +114,23 @@ def test_the_address_keeps_where_a_slider_rests(drawn, window, tmp_path):
     assert window.url.endswith("?wave.kind=none#here")
     window.goto(page.as_uri() + "?wave.beta=7&wave.kind=loud")   # no values of theirs
     assert same(figure, frame(0.2))
+
+
+def test_a_figure_fills_the_screen_and_arrow_keys_step_there(drawn, window, tmp_path):
+    static = Path(__file__).resolve().parents[2] / "book/_static"
+    page = tmp_path / "page.html"
+    page.write_text(HTML.format(f'<link rel="stylesheet" href="{(static / "book.css").as_uri()}">'
+                                f'<script src="{(static / "book.js").as_uri()}"></script>', drawn))
+    window.goto(page.as_uri())
+    window.get_by_role("button", name="Fill the screen, or leave it").click()
+    window.wait_for_function("document.fullscreenElement?.className === 'geolab-explore'")
+    name, picture = window.locator(".geolab-name").first, window.locator("[role=img] svg")
+    assert float(name.evaluate("x => getComputedStyle(x).fontSize").removesuffix("px")) >= 24
+    assert picture.bounding_box()["width"] > 1000
+    window.keyboard.press("ArrowRight")
+    assert same(window.locator(".geolab-explore"), frame(0.35))
+    window.get_by_role("button", name="Fill the screen, or leave it").click()
+    window.wait_for_function("!document.fullscreenElement")
 
 
 @pytest.mark.parametrize("broken", ["", "JSON.parse = null;", "Array.prototype.map = null;"])
