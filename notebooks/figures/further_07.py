@@ -105,12 +105,13 @@ def loud(starts: Sequence[float], state: Sequence[float], left: Sequence[float],
     axes.plot(starts, left, "--", color=ACCENT, marker="s", markersize=4)
     axes.axhline(plain, linestyle=":", color="#555555")
     axes.text(2, 0.9 * plain, "plain network", ha="right", va="top", color="#555555", fontsize=10)
-    axes.text(1, 1.15 * max(state), "state", ha="center", fontsize=10)
+    axes.text(0.97, 1.25 * state[len(state) // 2], "state", ha="right", fontsize=10)
     axes.text(1, 0.7 * left[len(left) // 2], "embedding, not erased", ha="center", va="top",
               color=ACCENT, fontsize=10)
-    axes.set(yscale="log", ylim=(0.2, 200), yticks=[1, 10, 100], xlim=(0, 2.02), xlabel=
-             "where the gates β start", ylabel="length / embedding's length", xticks=[0, 0.5, 1,
-             1.5, 2], title="After 24 untrained sublayers, 64 features")
+    axes.set(yscale="log", ylim=(0.2, 200), xlim=(0, 2.02), xticks=[0, 0.5, 1, 1.5, 2],
+             xlabel="where the gates β start", ylabel="length / embedding's length",
+             title="After 24 untrained sublayers, 64 features")
+    axes.set_yticks([1, 10, 100], ["1", "10", "100"])
     axes.yaxis.set_minor_locator(NullLocator())
     return show(figure, "Two curves over the start of the gates. The state becomes up to about a "
                         "hundred times as long as the embedding, also for small gates. What "
@@ -239,7 +240,8 @@ def speed() -> HTML:
         style = look({"additive": "additive", "d_v = 1": "delta"}.get(name, "delta-matrix"))
         at, right = (throughput[name], 1000 * gain), name != "additive"
         axes.plot(*at, marker=style["marker"], color=style["color"], markersize=9, linestyle="")
-        axes.annotate({"d_v = 1": "delta", "d_v = 4": "TC"}.get(name, name), at, xytext=(8 if right else -8, -3),
+        axes.annotate({"d_v = 1": "delta", "d_v = 4": "TC"}.get(name, name), at,
+                      xytext=(8 if right else -8, -3),
                       textcoords="offset points", ha="left" if right else "right",
                       color=style["color"])
     axes.set(xlabel="training throughput, relative to additive", xlim=(0.35, 1.1), ylim=(-2, 28),
