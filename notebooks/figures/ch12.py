@@ -7,24 +7,19 @@ response: a is that of A to the step of B, and b is that of B to the step of A.
     B last    B(A(x)) = x + Δ_A + Δ_B + b
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from IPython.display import HTML
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from geolab.show.figures import ACCENT, QUIET, SECOND, label_line, look, show, subplots
+from geolab.show.figures import ACCENT, QUIET, SECOND, look, show, subplots
 from geolab.show.letter import F as LETTER
 from geolab.show.schematic import LINE, OPERATOR, arrow, canvas, path, plus
 from studies.engine import results
-from studies.engine.live import stored_runs
-from studies.engine.results import interval
 
 RUNS = results.stored("order")["geometric"]["runs"]
 REAL = results.stored("real")["order"]
-KINDS = {"transformer": ("Transformer", "additive"), "lite": ("GT-Lite", "gt-lite"),
-         "full": ("GT-Full", "gt-full"), "moe": ("GT-MoE", "gt-moe")}
 RING = dict(color="black", marker="o", markerfacecolor="white", linestyle="", zorder=3)
 
 
@@ -134,32 +129,24 @@ def draw_responses(angle: float) -> Figure:
     return figure
 
 
-def trained(what: str) -> HTML:
-    """The asymmetry or the energy of attention and MLP in sixteen networks, before and after."""
+def trained() -> HTML:
+    """The asymmetry of attention and MLP in the small Transformers, before and after training."""
     figure, axes = subplots(height=2.1)
     for y, norm in ((1, "pre"), (0, "post")):
         for up, when, color in ((0.18, "untrained", "#777777"), (-0.18, "measured", ACCENT)):
-            each = of_blocks(norm, what, when)[:, 1:].mean(1)
+            each = of_blocks(norm, "asymmetry", when)[:, 1:].mean(1)
             ends = np.tile(y + up + np.array([-0.13, 0.13, np.nan]), len(each))
             axes.plot(np.repeat(each, 3), ends, color=color, linewidth=1.5)
-    axes.set(yticks=[1, 0], yticklabels=["Pre-LN", "Post-LN"], ylim=(-0.5, 1.5))
+    for at, said in ((1, "chance"), (0.5, "½: a tie")):
+        axes.axvline(at, color="black", linewidth=1, linestyle=":")
+        axes.text(at, 1.5, said, ha="center", va="bottom", fontsize=10)
+    axes.set(yticks=[1, 0], yticklabels=["Pre-LN", "Post-LN"], ylim=(-0.5, 1.5), xlim=(0.4, 1.2),
+             xticks=[0.4, 0.6, 0.8, 1], xlabel="asymmetry of attention and MLP")
     axes.grid(axis="y", visible=False)
-    if what == "asymmetry":
-        for at, said in ((1, "chance"), (0.5, "½: a tie")):
-            axes.axvline(at, color="black", linewidth=1, linestyle=":")
-            axes.text(at, 1.5, said, ha="center", va="bottom", fontsize=10)
-        axes.set(xlim=(0.4, 1.2), xticks=[0.4, 0.6, 0.8, 1],
-                 xlabel="asymmetry of attention and MLP")
-        alt = ("Untrained, the asymmetries lie around 1 with both norms. Trained, they stay around "
-               "1 with Pre-LN and lie between 0.45 and 0.85 with Post-LN.")
-    else:
-        axes.set(xscale="log", xlim=(5e-4, 2), xticks=[1e-3, 1e-2, 1e-1, 1],
-                 xlabel="energy of attention and MLP")
-        alt = ("On a logarithmic axis, training moves the energies down with Pre-LN, from about a "
-               "half to below 0.03, and up with Post-LN, from below 0.01 to about 0.15.")
-    axes.minorticks_off()
-    return show(figure, alt, caption="A stroke is one of sixteen networks: the mean over its "
-                                     "blocks 2 and 3. Grey, above: untrained. Blue: trained.")
+    return show(figure, "Untrained, the asymmetries lie around 1 with both norms. Trained, they "
+                        "stay around 1 with Pre-LN and lie between 0.45 and 0.85 with Post-LN.",
+                caption="A stroke is one of sixteen networks: the mean over its blocks 2 and 3. "
+                        "Grey, above: untrained. Blue, below: trained.")
 
 
 def real_asymmetry() -> HTML:
@@ -262,97 +249,3 @@ def larger(sizes: Sequence[float], energies: Sequence[float]) -> Callable[..., F
         return figure
 
     return draw_larger
-
-
-def smoothed() -> HTML:
-    """What a relu adds to two tokens before and after a push, and to two equal tokens."""
-    figure, panels = subplots(1, 2, height=2.7, sharey=True)
-    line = np.array([-0.2, 1, 2.8])
-    titles = ("two different tokens", "after averaging")
-    for axes, x, title in zip(panels, ([1.5, 0.5], [1]), titles, strict=True):
-        axes.plot(line, np.maximum(line - 1, 0), color=QUIET)
-        for token, marker, size in zip(x, "os", (11, 6), strict=False):
-            before, after = (token, max(token - 1, 0)), (token + 1, token)
-            axes.plot([before[0], after[0], after[0]], [before[1], before[1], after[1]], ":",
-                      color="black", linewidth=1)
-            axes.plot(*before, marker, color=SECOND, markerfacecolor="white", markersize=size)
-            axes.plot(*after, marker, color=SECOND, markersize=size)
-            axes.text(after[0] + 0.08, (before[1] + after[1]) / 2, f"{after[1] - before[1]:g}",
-                      color=SECOND, va="center")
-        axes.set(xlabel="the token's number", title=title, xlim=(-0.2, 3), ylim=(-0.15, 1.8),
-                 xticks=[0, 1, 2, 3], yticks=[0, 1])
-    panels[0].set_ylabel("what the MLP adds")
-    return show(figure, "What the MLP adds against what it reads, a relu with its kink at 1. On "
-                        "the left, the push of attention takes one token from 1.5 to 2.5 and the "
-                        "other from 0.5 to 1.5: the MLP responds by 1 and by 0.5. On the right "
-                        "both tokens go from 1 to 2, and the MLP responds by 1 for each.",
-                caption="Attention pushes each token to the right by 1, from open to filled. The "
-                        "number is how much more the MLP adds then: its response. Circle and "
-                        "square are the two tokens; on the right they lie on one another.")
-
-
-def widths(sizes: Sequence[int], energies: Mapping[str, Sequence[Sequence[float]]]) -> HTML:
-    """The energy at several widths, name -> (widths, seeds), beside the formula and beside 1/D."""
-    figure, axes = subplots(height=3.4)
-    fine = np.geomspace(sizes[0], sizes[-1], 5)
-    formula = 2 * 0.25**4 * (1 - fine**-2)
-    for curve, style, end, said in ((formula, "-", 1.18 * formula[-1], "formula"),
-                                    (formula[0] * sizes[0] / fine, ":", formula[0] / 16, "if 1/D")):
-        axes.plot(fine, curve, style, color=QUIET)
-        label_line(axes, sizes[-1], end, said, "#555555")
-    styles = {"two MLPs": ("black", "v", 0.013),
-              "A and F, Pre-LN": (look("additive")["color"], "o", 0.0021),
-              "A and F, Post-LN": (look("post-LN")["color"], "^", 0.0014)}
-    for k, (name, found) in enumerate(energies.items()):
-        color, marker, at = styles[name]
-        axes.plot(sizes, np.mean(found, axis=1), color=color, linewidth=1.5, marker=marker,
-                  markersize=5)
-        ends = np.column_stack([np.min(found, axis=1), np.max(found, axis=1),
-                                np.full(len(sizes), np.nan)])
-        axes.plot(np.repeat(np.multiply(sizes, 0.96 + 0.04 * k), 3), ends.ravel(), color=color,
-                  linewidth=1)
-        axes.plot(sizes[0], at, marker=marker, markersize=5, color=color)
-        axes.text(1.1 * sizes[0], at, name.replace("F", "MLP"), color=color, va="center")
-    axes.set(xscale="log", yscale="log", xlim=(14, 480), ylim=(3e-4, 0.03), xlabel="width D",
-             ylabel="energy")
-    axes.set_xticks(list(sizes), [str(size) for size in sizes])
-    axes.minorticks_off()
-    return show(figure, "Commutator energy against width from 16 to 256, five seeds. The energy is "
-                        "flat for pairs of MLPs and for attention and MLP with Pre-LN and Post-LN. "
-                        "A line beside it falls as one over the width.",
-                caption="Width does not make random steps commute. The thin bars span five draws "
-                        "of the weights.")
-
-
-def kinds() -> HTML:
-    """Energy and asymmetry of four kinds of untrained block, from the stored runs."""
-    energies, asymmetries = stored_runs("12/energy"), stored_runs("12/asymmetry")
-    figure, axes = subplots(height=3.3)
-    axes.axhline(1, color=QUIET, linewidth=1)
-    axes.text(1.72, 1.004, "unrelated", fontsize=9, color="#555555", va="bottom")
-    for kind, (said, name) in KINDS.items():
-        for norm in ("Pre-LN", "Post-LN"):
-            (x, wide), (y, high) = (interval(of[f"{kind}, {norm}"])
-                                    for of in (energies, asymmetries))
-            color, marker = look(name)["color"], look(name)["marker"]
-            _cross(axes, (x, y), (wide, high), color)
-            axes.plot(x, y, linestyle="", marker=marker, color=color, markersize=9,
-                      markerfacecolor="white" if norm == "Post-LN" else color,
-                      label=said if norm == "Pre-LN" else None)
-    axes.set(xscale="log", xlim=(1.7, 10), ylim=(0.93, 1.03), yticks=[0.94, 0.96, 0.98, 1, 1.02],
-             xlabel="1000 · energy", ylabel="asymmetry")
-    axes.set_xticks([2, 3, 4, 5, 6, 8], ["2", "3", "4", "5", "6", "8"])
-    axes.minorticks_off()
-    axes.legend(fontsize=9, loc="lower left")
-    return show(figure, "Energy and asymmetry of four kinds of block. The energies lie between 2 "
-                        "and 8 thousandths. The asymmetries lie at 1 for Pre-LN and at about 0.97 "
-                        "for Post-LN.",
-                caption="Means of the twelve stored runs, with 95 % intervals. Filled: Pre-LN. "
-                        "White: Post-LN.")
-
-
-def _cross(axes: Axes, at: tuple[float, float], half: tuple[float, float], color: str) -> None:
-    """Draw the intervals of both coordinates around a point."""
-    (x, y), (wide, high) = at, half
-    axes.plot([x - wide, x + wide, np.nan, x, x], [y, y, np.nan, y - high, y + high], color=color,
-              linewidth=1.2)
