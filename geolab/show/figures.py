@@ -7,6 +7,7 @@ A model has the same colour, line style and marker in all figures, so that plots
 import html
 import io
 import re
+from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
@@ -155,6 +156,14 @@ def show(figure: Figure, alt: str, caption: str = "") -> HTML:
         raise ValueError("alt must say what the figure shows, in words")
     picture = f'<div role="img" aria-label="{html.escape(alt)}">{svg(figure)}</div>'
     return HTML(captioned(picture, caption))
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> HTML:
+    """Return a table of texts, which may be HTML."""
+    def line(tag: str, cells: Iterable[str]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>"
+    return HTML(f"<table class='table'>{line('th', head)}"
+                f"{''.join(line('td', cells) for cells in rows)}</table>")
 
 
 def captioned(picture: str, caption: str) -> str:

@@ -15,11 +15,10 @@ from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from geolab.show.figures import ACCENT, QUIET, SECOND, look, plane, show, subplots
+from geolab.show.figures import ACCENT, QUIET, SECOND, look, plane, show, subplots, table
 from geolab.show.letter import F as LETTER
 from geolab.show.letter import draw_letter, moved
 from geolab.show.schematic import CENTRE, arrow
-from notebooks.figures.ch16 import table
 from studies.engine import results
 
 STORED, REAL, TEXTS = (results.stored(name) for name in ("order", "real", "real_order"))

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 
 from geolab.probes import dirichlet_energy
-from geolab.show.figures import ACCENT, QUIET, SECOND, look, show, subplots
+from geolab.show.figures import ACCENT, QUIET, SECOND, look, show, subplots, table
 from geolab.show.schematic import arrow
 from studies.claims import TABLES
 from studies.engine import results
@@ -229,14 +229,6 @@ def winner() -> HTML:
         caption="Each line is one kind, trained for 150, 300 and 600 steps: means of the same "
                 "three seeds, and their range. Thick: the kind of the winner. Vertical lines: the "
                 "loss of a count of single words, and of pairs.")
-
-
-def table(head, lines) -> HTML:
-    """A table of texts."""
-    def line(tag, cells):
-        return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>"
-    return HTML(f"<table class='table'>{line('th', head)}"
-                f"{''.join(line('td', cells) for cells in lines)}</table>")
 
 
 def lecture_table() -> HTML:
