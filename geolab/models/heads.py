@@ -18,7 +18,7 @@ from geolab.residuals.weights import Started, normal
 def ends(trunk: nn.Module) -> int:
     """The number of features that a trunk reads and gives: its `width`, or else that of its config.
     """
-    return trunk.width if hasattr(trunk, "width") else trunk.config.width
+    return (trunk if hasattr(trunk, "width") else trunk.config).width
 
 
 class ContinuousModel(nn.Module):
