@@ -21,6 +21,8 @@ LEFT_OUT = ("a.headerlink", ".cell_input", "details.hide", "details.road", "deta
             "a.ledger-row")
 # in the last column of a table of minutes
 SKIPPED = re.compile(r"yes|all\b|both|may be|for another")
+LICENCE = ("© 2026 The authors of The Geometry of Residual Connections. "
+           "Licence: CC BY 4.0, https://creativecommons.org/licenses/by/4.0/")
 OPENING = 700  # characters of HTML after which a slide takes no further paragraph
 NO_SLIDES = {"exercises", "references", "what-you-may-now-believe"}
 PAGE = """\
@@ -39,6 +41,7 @@ PAGE = """\
 <main>
 {body}
 </main>
+<footer>{licence}</footer>
 </body>
 </html>
 """
@@ -47,7 +50,8 @@ PAGE = """\
 def page(kind: str, title: str, body: str, up: str = "../") -> str:
     """A whole page. Slides get the script for their keys."""
     more = f'<script defer src="{up}static/slides.js"></script>\n' if kind == "slides" else ""
-    return PAGE.format(kind=kind, title=html.escape(title), body=body, up=up, more=more)
+    return PAGE.format(kind=kind, title=html.escape(title), body=body, up=up, more=more,
+                       licence=LICENCE)
 
 
 def article(path: Path) -> Tag:
@@ -211,4 +215,4 @@ def quiz_markdown(title: str, quiz: list[dict], letters: list[str], text: str) -
              for question in quiz]
     answers = "\n".join(f"{number}. **{letter}** {reply}" for number, (letter, reply)
                         in enumerate(zip(letters, right, strict=True), start=1))
-    return f"# Quiz: {title}\n\n{text}\n\n## Answers\n\n{answers}\n"
+    return f"# Quiz: {title}\n\n{text}\n\n## Answers\n\n{answers}\n\n{LICENCE}\n"

@@ -5,7 +5,7 @@ import re
 import pytest
 from bs4 import BeautifulSoup
 
-from class_pages import article, notes, page, quiz_markdown, sheet, slides
+from class_pages import LICENCE, article, notes, page, quiz_markdown, sheet, slides
 from class_questions import ROOT, Check, Session
 
 QUIZ = [{"ask": "Is 1 < 2?", "answers": {"It is.": "Yes. By counting.", "No.": "No. Count."}}]
@@ -85,7 +85,9 @@ def test_notes_have_all_that_the_sheet_lacks(found):
 @pytest.mark.parametrize("kind", ["slides", "sheet"])
 def test_a_page_asks_for_nothing_but_its_own_folder(found, kind):
     body = slides(found, QUIZ) if kind == "slides" else notes(found, SESSION)
-    asked = addresses(page(kind, "A title", body))
+    made = page(kind, "A title", body)
+    asked = addresses(made)
+    assert made.count(LICENCE) == 1
     assert asked and all(address.startswith("../static/") for address in asked)
 
 
@@ -102,4 +104,4 @@ def test_a_picture_in_a_file_of_its_own_is_refused(tmp_path):
 
 def test_a_quiz_as_text_ends_with_its_answers():
     text = quiz_markdown("A title", QUIZ, ["a"], "1. Is 1 < 2?")
-    assert text.endswith("## Answers\n\n1. **a** Yes. By counting.\n")
+    assert text.endswith(f"## Answers\n\n1. **a** Yes. By counting.\n\n{LICENCE}\n")
