@@ -23,6 +23,7 @@ from address import title
 from class_notebooks import notebook
 from class_pages import article, bare, notes, page, quiz_markdown, sheet, slides
 from class_questions import Session, chosen, quiz_text, save, session
+from class_quizzes import write
 from class_text import Plain
 from grade_marks import opened
 
@@ -31,6 +32,7 @@ BUILD = ROOT / "_build"
 SHORT = ("02", "05", "09", "19")  # the sessions of the short course
 KINDS = {"release": "notebook", "source": "teacher's notebook", "slides": "slides",
          "sheets": "sheet to print", "notes": "solutions and answers", "quizzes": "quiz"}
+QUIZZES = {"md": "text", "xml": "Moodle XML", "gift": "GIFT", "zip": "QTI"}
 PRIVATE = ("submitted", "checked", "autograded", "feedback", "gradebook.db", "roster.csv",
            "grades.csv", "grades-canvas.csv")  # what a course has and no archive may
 SEED = Path.home() / ".config/geolab/class.seed"
@@ -160,16 +162,19 @@ def pages(of: Session, site: Path, out: Path) -> None:
             page("slides" if kind == "slides" else "sheet", f"{named}: {KINDS[kind]}", body))
     text = quiz_markdown(named, of.quiz, of.letters, quiz_text(of.quiz))
     (out / "quizzes" / f"{of.name}.md").write_text(text)
+    write(of, named, out / "quizzes")
 
 
 def index(names: list[str]) -> str:
     """The kit's contents."""
     rows = ""
     for name in names:
-        files = {"release": f"release/{name}/{name}.ipynb", "source": f"source/{name}/{name}.ipynb",
-                 "quizzes": f"quizzes/{name}.md"}
+        files = {"release": f"release/{name}/{name}.ipynb", "source": f"source/{name}/{name}.ipynb"}
         links = "".join(f'<td><a href="{files.get(kind, f"{kind}/{name}.html")}">{said}</a></td>'
-                        for kind, said in KINDS.items())
+                        for kind, said in KINDS.items() if kind != "quizzes")
+        quizzes = ", ".join(f'<a href="quizzes/{name}.{ending}">{said}</a>'
+                            for ending, said in QUIZZES.items())
+        links += f"<td>quiz: {quizzes}</td>"
         star = " ★" * (name[:2] in SHORT)
         rows += f"<tr><td>{title(ROOT / f'notebooks/{name}.ipynb')}{star}</td>{links}</tr>"
     return (f"<h1>Class kit</h1><p>A session is a row. ★ is the short course. "
