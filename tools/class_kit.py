@@ -32,6 +32,7 @@ BUILD = ROOT / "_build"
 SHORT = ("02", "05", "09", "19")  # the sessions of the short course
 KINDS = {"release": "notebook", "source": "teacher's notebook", "slides": "slides",
          "sheets": "sheet to print", "notes": "solutions and answers", "quizzes": "quiz"}
+GUIDES = ("teaching", "syllabus")  # pages of the book that the kit has, too
 QUIZZES = {"md": "text", "xml": "Moodle XML", "gift": "GIFT", "zip": "QTI"}
 PRIVATE = ("submitted", "checked", "autograded", "feedback", "gradebook.db", "roster.csv",
            "grades.csv", "grades-canvas.csv")  # what a course has and no archive may
@@ -125,9 +126,10 @@ def begin(site: Path, out: Path) -> None:
     styles = (ROOT / "book/_static/book.css").read_text()  # without fonts, which stay on the site
     (out / "static/book.css").write_text(re.sub(r"@font-face \{.*?\}\n", "", styles))
     shutil.copy(ROOT / "classes/nbgrader_config.py", out)
-    guide = article(site / "book/teaching.html").find("section")
-    (out / "teaching.html").write_text(
-        page("sheet", "Teaching with this book", bare(guide, "a.headerlink", "script"), up=""))
+    for name in GUIDES:
+        guide = article(site / f"book/{name}.html").find("section")
+        (out / f"{name}.html").write_text(
+            page("sheet", guide.h1.find(string=True), bare(guide, "a.headerlink", "script"), up=""))
 
 
 def source(of: Session, out: Path) -> None:
@@ -178,8 +180,9 @@ def index(names: list[str]) -> str:
         star = " ★" * (name[:2] in SHORT)
         rows += f"<tr><td>{title(ROOT / f'notebooks/{name}.ipynb')}{star}</td>{links}</tr>"
     return (f"<h1>Class kit</h1><p>A session is a row. ★ is the short course. "
-            f'<a href="teaching.html">Teaching with this book</a> says how to use all this, with '
-            f"the short course, projects and rubrics.</p><table>{rows}</table>")
+            '<a href="teaching.html">Teaching with this book</a> says how to use all this, and '
+            '<a href="syllabus.html">courses of four, eight and twelve weeks</a> say when.</p>'
+            f"<table>{rows}</table>")
 
 
 if __name__ == "__main__":
