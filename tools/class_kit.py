@@ -19,6 +19,7 @@ from pathlib import Path
 
 import nbformat
 
+import class_exam
 from address import title
 from class_notebooks import notebook
 from class_pages import article, bare, notes, page, quiz_markdown, sheet, slides
@@ -51,6 +52,8 @@ def main() -> int:
     parser.add_argument("--bank", type=Path, help="a folder of questions of your own")
     parser.add_argument("--exam", action="store_true",
                         help="students' notebooks don't tell right from wrong")
+    parser.add_argument("--variants", default="AB", metavar="AB",
+                        help="a letter for each variant of the examination")
     parser.add_argument("--practice", action="store_true",
                         help="the public numbers, without a seed, for a release")
     parser.add_argument("--force", action="store_true", help="also where source/ was changed")
@@ -77,8 +80,11 @@ def main() -> int:
         (given.out / "gradebook.db").unlink()
     for of in made:
         pages(of, given.site, given.out)
+    titles = {name: title(ROOT / f"notebooks/{name}.ipynb") for name in names}
+    class_exam.write(names, titles, seed, given.out, given.variants, given.bank)
     there = [path.stem for path in sorted(given.out.glob("keys/*.json"))]
-    (given.out / "index.html").write_text(page("sheet", "Class kit", index(there), up=""))
+    contents = page("sheet", "Class kit", index(there, given.out), up="")
+    (given.out / "index.html").write_text(contents)
     print(f"{len(names)} sessions in {time.monotonic() - start:.0f} s: {given.out}/index.html")
     return 0
 
@@ -167,8 +173,12 @@ def pages(of: Session, site: Path, out: Path) -> None:
     write(of, named, out / "quizzes")
 
 
-def index(names: list[str]) -> str:
+def index(names: list[str], out: Path) -> str:
     """The kit's contents."""
+    exams = ", ".join(f'<a href="{path.parent.name}/{path.name}">variant {path.stem}</a> '
+                      f'(<a href="exam-keys/{path.name}">key</a>)'
+                      for path in sorted(out.glob("exams/*.html")))
+    exams = f"<p>Examination of the short course: {exams}.</p>" if exams else ""
     rows = ""
     for name in names:
         files = {"release": f"release/{name}/{name}.ipynb", "source": f"source/{name}/{name}.ipynb"}
@@ -182,7 +192,7 @@ def index(names: list[str]) -> str:
     return (f"<h1>Class kit</h1><p>A session is a row. ★ is the short course. "
             '<a href="teaching.html">Teaching with this book</a> says how to use all this, and '
             '<a href="syllabus.html">courses of four, eight and twelve weeks</a> say when.</p>'
-            f"<table>{rows}</table>")
+            f"{exams}<table>{rows}</table>")
 
 
 if __name__ == "__main__":
