@@ -18,11 +18,12 @@ import time
 from pathlib import Path
 
 import nbformat
+from bs4 import Tag
 
 import class_exam
 from address import title
 from class_notebooks import notebook
-from class_pages import article, bare, notes, page, quiz_markdown, sheet, slides
+from class_pages import article, bare, discussion, notes, page, quiz_markdown, sheet, slides
 from class_questions import Session, chosen, quiz_text, save, session
 from class_quizzes import write
 from class_text import Plain
@@ -33,10 +34,19 @@ BUILD = ROOT / "_build"
 SHORT = ("02", "05", "09", "19")  # the sessions of the short course
 KINDS = {"release": "notebook", "source": "teacher's notebook", "slides": "slides",
          "sheets": "sheet to print", "notes": "solutions and answers", "quizzes": "quiz"}
-GUIDES = ("teaching", "syllabus")  # pages of the book that the kit has, too
+GUIDES = ("teaching", "syllabus", "projects")  # pages of the book that the kit has, too
 QUIZZES = {"md": "text", "xml": "Moodle XML", "gift": "GIFT", "zip": "QTI"}
 PRIVATE = ("submitted", "checked", "autograded", "feedback", "gradebook.db", "roster.csv",
            "grades.csv", "grades-canvas.csv")  # what a course has and no archive may
+# nbconvert's macro fetches MathJax from the network; this one has it in the page
+FEEDBACK = r"""{%% macro mathjax() -%%}
+<script>MathJax = {options: {enableMenu: false},
+                   tex: {inlineMath: [["$", "$"], ["\\(", "\\)"]]}};</script>
+<script>{%% raw %%}
+%s
+{%% endraw %%}</script>
+{%%- endmacro %%}
+"""
 SEED = Path.home() / ".config/geolab/class.seed"
 SOURCES = "keys/sources.txt"  # what the notebooks in source/ were when they were made
 MATHJAX = "_static/mathjax/tex-svg.js"
@@ -82,6 +92,8 @@ def main() -> int:
         pages(of, given.site, given.out)
     titles = {name: title(ROOT / f"notebooks/{name}.ipynb") for name in names}
     class_exam.write(names, titles, seed, given.out, given.variants, given.bank)
+    (given.out / "discussion.html").write_text(
+        page("sheet", "A guide for discussion", discussion(chapters(given.site)), up=""))
     there = [path.stem for path in sorted(given.out.glob("keys/*.json"))]
     contents = page("sheet", "Class kit", index(there, given.out), up="")
     (given.out / "index.html").write_text(contents)
@@ -132,10 +144,17 @@ def begin(site: Path, out: Path) -> None:
     styles = (ROOT / "book/_static/book.css").read_text()  # without fonts, which stay on the site
     (out / "static/book.css").write_text(re.sub(r"@font-face \{.*?\}\n", "", styles))
     shutil.copy(ROOT / "classes/nbgrader_config.py", out)
+    formulas((site / MATHJAX).read_text(encoding="utf-8"), out)
     for name in GUIDES:
         guide = article(site / f"book/{name}.html").find("section")
         (out / f"{name}.html").write_text(
             page("sheet", guide.h1.find(string=True), bare(guide, "a.headerlink", "script"), up=""))
+
+
+def formulas(script: str, out: Path) -> None:
+    """Make the pages of feedback carry the script that sets their formulas."""
+    (out / "templates/feedback").mkdir(parents=True, exist_ok=True)
+    (out / "templates/feedback/mathjax.html.j2").write_text(FEEDBACK % script, encoding="utf-8")
 
 
 def source(of: Session, out: Path) -> None:
@@ -173,6 +192,11 @@ def pages(of: Session, site: Path, out: Path) -> None:
     write(of, named, out / "quizzes")
 
 
+def chapters(site: Path) -> list[Tag]:
+    """The pages of all chapters that the site has."""
+    return [article(path).find("section") for path in sorted(site.glob("notebooks/*.html"))]
+
+
 def index(names: list[str], out: Path) -> str:
     """The kit's contents."""
     exams = ", ".join(f'<a href="{path.parent.name}/{path.name}">variant {path.stem}</a> '
@@ -191,7 +215,9 @@ def index(names: list[str], out: Path) -> str:
         rows += f"<tr><td>{title(ROOT / f'notebooks/{name}.ipynb')}{star}</td>{links}</tr>"
     return (f"<h1>Class kit</h1><p>A session is a row. ★ is the short course. "
             '<a href="teaching.html">Teaching with this book</a> says how to use all this, and '
-            '<a href="syllabus.html">courses of four, eight and twelve weeks</a> say when.</p>'
+            '<a href="syllabus.html">courses of four, eight and twelve weeks</a> say when. '
+            '<a href="projects.html">Three projects</a> have rubrics, and the '
+            '<a href="discussion.html">guide for discussion</a> has questions for the room.</p>'
             f"{exams}<table>{rows}</table>")
 
 

@@ -23,6 +23,7 @@ LEFT_OUT = ("a.headerlink", ".cell_input", "details.hide", "details.road", "deta
 SKIPPED = re.compile(r"yes|all\b|both|may be|for another")
 LICENCE = ("© 2026 The authors of The Geometry of Residual Connections. "
            "Licence: CC BY 4.0, https://creativecommons.org/licenses/by/4.0/")
+SILENT = ("a.headerlink", ".cell", "script")  # what notes leave out
 CAPTIONS = "figcaption, .geolab-caption"  # they are spoken, so slides have them in the notes
 SPOKEN = "p, ol, ul, blockquote, div.math"
 OPENING = 700  # characters of HTML after which a slide takes no further paragraph
@@ -215,18 +216,28 @@ def exercise(found: Tag) -> str:
     return f"<h3>{html.escape(title)}</h3>{text}"
 
 
-def notes(of: Tag, session) -> str:
-    """Return a teacher's notes beside the sheet: advice, solutions, and all answers."""
-    keep = ("a.headerlink", ".cell", "script")
+def advice(of: Tag, *left_out: str) -> str:
+    """A chapter's box for the teacher: what students get wrong, and questions for the room."""
     boxes = [box for box in of.select(".admonition.dropdown")
              if "For the teacher" in box.select_one(".admonition-title").get_text()]
-    advice = "".join(bare(box, *keep) for box in boxes)
+    return "".join(bare(box, *SILENT, *left_out) for box in boxes)
+
+
+def discussion(chapters: list[Tag]) -> str:
+    """The boxes for the teacher of all chapters, as one guide."""
+    return "<h1>A guide for discussion</h1>" + "".join(
+        f"<h2>{heading(of)}</h2>{advice(of, '.admonition-title')}" for of in chapters)
+
+
+def notes(of: Tag, session) -> str:
+    """Return a teacher's notes beside the sheet: advice, solutions, and all answers."""
     solved = "".join(exercise(found) + "".join(
-        bare(part, *keep) for part in after(found, "solution")) for found in of.select(".exercise"))
+        bare(part, *SILENT) for part in after(found, "solution"))
+        for found in of.select(".exercise"))
     graded = "".join(f"<h3>{check.name}</h3>{rendered(check.ask)}<pre>{html.escape(check.answer)}"
                      "</pre>" for check in session.checks)
     replies = listed(session.quiz, lambda answer, reply: f"<strong>{answer}</strong> {reply}")
-    return (f"<h1>{heading(of)}: for the teacher</h1>{advice}<h2>Solutions</h2>{solved}"
+    return (f"<h1>{heading(of)}: for the teacher</h1>{advice(of)}<h2>Solutions</h2>{solved}"
             f"<h2>What the notebook checks</h2>{graded}<h2>Quiz</h2>{replies}")
 
 

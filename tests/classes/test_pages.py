@@ -5,7 +5,7 @@ import re
 import pytest
 from bs4 import BeautifulSoup
 
-from class_pages import LICENCE, article, notes, page, quiz_markdown, sheet, slides
+from class_pages import LICENCE, article, discussion, notes, page, quiz_markdown, sheet, slides
 from class_questions import ROOT, Check, Session
 
 QUIZ = [{"ask": "Is 1 < 2?", "answers": {"It is.": "Yes. By counting.", "No.": "No. Count."}}]
@@ -93,6 +93,12 @@ def test_notes_have_all_that_the_sheet_lacks(found):
     for said in ("They miscount.", "One, two.", "By counting.", "my_sum = 13", r"\(6 + 7\)"):
         assert said in text
     assert "print" not in text
+
+
+def test_the_guide_for_discussion_has_every_chapters_box_and_no_answer(found):
+    text = discussion([found, found])
+    assert text.count("They miscount.") == 2 == text.count("<h2>1. A title</h2>")
+    assert "One, two." not in text and "For the teacher" not in text
 
 
 @pytest.mark.parametrize("kind", ["slides", "sheet"])
