@@ -90,8 +90,8 @@ def main() -> int:
         (given.out / "gradebook.db").unlink()
     for of in made:
         pages(of, given.site, given.out)
-    titles = {name: title(ROOT / f"notebooks/{name}.ipynb") for name in names}
-    class_exam.write(names, titles, seed, given.out, given.variants, given.bank)
+    titles = {name: title(ROOT / f"notebooks/{name}.ipynb") for name in known}
+    class_exam.write(known, titles, seed, given.out, given.variants, given.bank)
     (given.out / "discussion.html").write_text(
         page("sheet", "A guide for discussion", discussion(chapters(given.site)), up=""))
     there = [path.stem for path in sorted(given.out.glob("keys/*.json"))]
