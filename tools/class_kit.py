@@ -194,7 +194,8 @@ def pages(of: Session, site: Path, out: Path) -> None:
 
 def chapters(site: Path) -> list[Tag]:
     """The pages of all chapters that the site has."""
-    return [article(path).find("section") for path in sorted(site.glob("notebooks/*.html"))]
+    pages = sorted(site.glob("notebooks/*.html"))
+    return [found for path in pages if (found := article(path).find("section"))]
 
 
 def index(names: list[str], out: Path) -> str:
