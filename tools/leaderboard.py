@@ -1,4 +1,4 @@
-"""Rank what teams hand in for the project "Twenty blocks of thirty", on the real network.
+"""Rank what teams hand in for the project "Twenty-five blocks of thirty", on the real network.
 
     python tools/leaderboard.py submitted/ --text a_text_that_nobody_knows.txt
 
@@ -6,8 +6,8 @@ A team hands in a JSON file and no program:
 
     {"team": "Anna and Ben", "blocks": [0, 1, 2, 5, …], "scales": [1, 1, 0.8, 1, …]}
 
-`blocks` are at most two thirds of SmolLM2's blocks, in the order in which they run. `scales`, which
-may be missing, are one number for each of them: the block's answer F(x) is added as x + s F(x).
+`blocks` are at most five sixths of SmolLM2's blocks, in the order in which they run. `scales`,
+which may be missing, are one number for each: the block's answer F(x) is added as x + s F(x).
 A score is the mean loss in nats per token. Two teams whose losses on the same windows differ by
 less than two standard errors share a rank.
 """
@@ -63,7 +63,7 @@ def read(path: Path, count: int) -> Entry:
         scales = data.get("scales", [1.0] * len(blocks))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path.name} isn't a JSON file with team and blocks: {error}") from error
-    most = 2 * count // 3
+    most = 5 * count // 6
     if not (isinstance(blocks, list) and 1 <= len(blocks) <= most
             and all(type(block) is int and 0 <= block < count for block in blocks)):
         raise ValueError(f"{path.name}: blocks must be 1 to {most} numbers from 0 to {count - 1}")
@@ -76,11 +76,11 @@ def read(path: Path, count: int) -> Entry:
 def baselines(count: int) -> list[Entry]:
     """What stands in the table without an idea: the whole network, and cuts that anybody can make.
     """
-    most, whole = 2 * count // 3, list(range(count))
-    spread = [block for block in whole if block % 3 != 1][:most]
+    most, whole = 5 * count // 6, list(range(count))
+    spread = [block for block in whole if block % 6 != 3]
     drawn = sorted(random.Random(0).sample(whole, most))
     cuts = {"the whole network": whole, "baseline: the first blocks": whole[:most],
-            "baseline: the last blocks": whole[-most:], "baseline: no second of three": spread,
+            "baseline: the last blocks": whole[-most:], "baseline: no fourth of six": spread,
             "baseline: drawn at random": drawn}
     return [Entry(name, blocks, [1.0] * len(blocks)) for name, blocks in cuts.items()]
 
@@ -161,7 +161,8 @@ def main() -> int:
         print(f"{k + 1} of {len(entries)}: {entry.team}", file=sys.stderr)
         name = entry.team if names.count(entry.team) == 1 else f"{entry.team} ({k})"
         scored[name] = (len(entry.blocks), losses(model, entry, texts))
-    print(f"{source}; {len(texts)} windows of {texts[0].shape[1]} tokens\n\n{table(scored)}")
+    print(f"{source}; {len(texts)} windows of {texts[0].shape[1]} tokens. A uniform guess scores "
+          f"{math.log(model.config.vocab_size):.3f}.\n\n{table(scored)}")
     print("".join(f"✗ {said}\n" for said in refused), end="")
     return int(bool(refused))
 

@@ -5,7 +5,6 @@ The session is one whose answers need no PyTorch, so that students' processes st
 
 import csv
 import json
-import re
 import socket
 from dataclasses import dataclass
 
@@ -173,7 +172,6 @@ def term(tmp_path_factory):
     for folder in ("source", "keys"):
         (out / folder).mkdir()
     (out / "nbgrader_config.py").write_text((ROOT / "classes/nbgrader_config.py").read_text())
-    class_kit.formulas("/* sets {{formulas}} */", out)
     folder = out / "source" / NAME
     folder.mkdir()
     nbformat.write(notebook(OF, CHAPTER, Plain(CHAPTER)), folder / f"{NAME}.ipynb")
@@ -246,13 +244,6 @@ def test_feedback_says_what_is_right_and_what_is_wrong(term):
                     for one in ("right", "wrong"))
     assert f"{SPREADS} is right." in right and f"{SPREADS} is right." not in wrong
     assert "3 of 3 entries are wrong" in wrong
-
-
-def test_formulas_of_feedback_need_no_network(term):
-    out, _ = term
-    page = (out / f"feedback/right/{NAME}/{NAME}.html").read_text()
-    assert page.count("/* sets {{formulas}} */") == 1 and 'inlineMath: [["$", "$"]' in page
-    assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=.https?:", page)
 
 
 SEEN = """

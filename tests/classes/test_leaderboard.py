@@ -59,9 +59,9 @@ def test_a_scale_multiplies_what_a_block_adds():
 
 @pytest.mark.parametrize("text, said", [
     ("print('mine')", "isn't a JSON file"), ("[1, 2]", "isn't a JSON file"),
-    ('{"team": "a", "blocks": [0, 1, 2, 3, 4]}', "1 to 4 numbers from 0 to 5"),
-    ('{"team": "a", "blocks": [6]}', "1 to 4 numbers"), ('{"team": "a", "blocks": []}', "1 to 4"),
-    ('{"team": "a", "blocks": [true]}', "1 to 4"), ('{"team": "a", "blocks": "01"}', "1 to 4"),
+    ('{"team": "a", "blocks": [0, 1, 2, 3, 4, 5]}', "1 to 5 numbers from 0 to 5"),
+    ('{"team": "a", "blocks": [6]}', "1 to 5 numbers"), ('{"team": "a", "blocks": []}', "1 to 5"),
+    ('{"team": "a", "blocks": [true]}', "1 to 5"), ('{"team": "a", "blocks": "01"}', "1 to 5"),
     ('{"team": "a", "blocks": [0], "scales": [NaN]}', "scales must be"),
     ('{"team": "a", "blocks": [0], "scales": [1, 1]}', "scales must be"),
     ('{"team": "a", "blocks": [0], "scales": [1e9]}', "scales must be")])
@@ -79,7 +79,7 @@ def test_a_right_file_is_read(tmp_path):
 def test_baselines_keep_to_the_rule():
     found = {entry.team: entry.blocks for entry in baselines(30)}
     assert len(found.pop("the whole network")) == 30
-    assert all(len(set(blocks)) == 20 for blocks in found.values())
+    assert all(len(set(blocks)) == 25 for blocks in found.values())
 
 
 def test_equal_teams_share_a_rank():
