@@ -10,7 +10,7 @@
 # make model        fetches a small pretrained network, once  (NAME=smollm2-135m)
 # make corpus       fetches a text of 4 MB, once  (NAME=king-james)
 # make class        makes notebooks, slides, sheets and quizzes for a class
-#                   (ONLY="02 05" SEED=file BANK=folder EXAM=1 FORCE=1)
+#                   (ONLY="02 05" SEED=file BANK=folder EXAM=1 VARIANTS=ABC FORCE=1)
 # make grade        grades what students handed in, and writes the marks  (ONLY=02 COURSE=folder)
 # make pdf          prints the book as one PDF, in _build/release
 # make epub         makes an EPUB of it, in _build/release
@@ -78,7 +78,7 @@ corpus: .venv/ready
 
 class: book
 	@$(BIN)/python tools/class_kit.py $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
-	$(if $(BANK),--bank $(BANK)) $(if $(EXAM),--exam) $(if $(FORCE),--force)
+	$(if $(BANK),--bank $(BANK)) $(if $(EXAM),--exam) $(if $(VARIANTS),--variants $(VARIANTS)) $(if $(FORCE),--force)
 
 grade: .venv/ready
 	@$(BIN)/python tools/grade.py $(ONLY) $(if $(COURSE),--course $(COURSE))

@@ -1,5 +1,13 @@
 # How nbgrader reads this folder. See https://nbgrader.readthedocs.io for what else it can do.
+from pathlib import Path
+
+import nbgrader
+
 c = get_config()  # noqa: F821
+# A page of feedback has its script for formulas in itself, and needs no network.
+c.HTMLExporter.extra_template_basedirs = [
+    str(Path(__file__).parent / "templates"),
+    str(Path(nbgrader.__file__).parent / "server_extensions/formgrader/templates")]
 c.CourseDirectory.course_id = "residual-connections"
 c.ClearSolutions.code_stub = {"python": ""}  # the text above says what to write
 c.ClearSolutions.text_stub = "*Your answer in place of this line.*"

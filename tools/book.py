@@ -31,6 +31,7 @@ INSTALLED = ROOT / ".venv/seconds"  # how long an installation took that came ju
 CODE = ("geolab", "studies", "benchmarks", "results")  # the folders whose data notebooks read
 EXECUTOR = ("executor.py", "whole_notebooks.py")
 SETTINGS = ("_config.yml", "_toc.yml", "book/_ext", "book/_static", "book/references.bib",
+            "classes/course",
             *(f"geolab/show/{file}" for file in ("core.js", "compute.js", "compute.css",
                                                  "network.js", "network_page.js", "network.css")),
             "results/page_network")

@@ -18,11 +18,14 @@ import time
 from pathlib import Path
 
 import nbformat
+from bs4 import Tag
 
+import class_exam
 from address import title
 from class_notebooks import notebook
-from class_pages import article, bare, notes, page, quiz_markdown, sheet, slides
+from class_pages import article, bare, discussion, notes, page, quiz_markdown, sheet, slides
 from class_questions import Session, chosen, quiz_text, save, session
+from class_quizzes import write
 from class_text import Plain
 from grade_marks import opened
 
@@ -31,8 +34,19 @@ BUILD = ROOT / "_build"
 SHORT = ("02", "05", "09", "19")  # the sessions of the short course
 KINDS = {"release": "notebook", "source": "teacher's notebook", "slides": "slides",
          "sheets": "sheet to print", "notes": "solutions and answers", "quizzes": "quiz"}
+GUIDES = ("teaching", "syllabus", "projects")  # pages of the book that the kit has, too
+QUIZZES = {"md": "text", "xml": "Moodle XML", "gift": "GIFT", "zip": "QTI"}
 PRIVATE = ("submitted", "checked", "autograded", "feedback", "gradebook.db", "roster.csv",
            "grades.csv", "grades-canvas.csv")  # what a course has and no archive may
+# nbconvert's macro fetches MathJax from the network; this one has it in the page
+FEEDBACK = r"""{%% macro mathjax() -%%}
+<script>MathJax = {options: {enableMenu: false},
+                   tex: {inlineMath: [["$", "$"], ["\\(", "\\)"]]}};</script>
+<script>{%% raw %%}
+%s
+{%% endraw %%}</script>
+{%%- endmacro %%}
+"""
 SEED = Path.home() / ".config/geolab/class.seed"
 SOURCES = "keys/sources.txt"  # what the notebooks in source/ were when they were made
 MATHJAX = "_static/mathjax/tex-svg.js"
@@ -48,6 +62,8 @@ def main() -> int:
     parser.add_argument("--bank", type=Path, help="a folder of questions of your own")
     parser.add_argument("--exam", action="store_true",
                         help="students' notebooks don't tell right from wrong")
+    parser.add_argument("--variants", default="AB", metavar="AB",
+                        help="a letter for each variant of the examination")
     parser.add_argument("--practice", action="store_true",
                         help="the public numbers, without a seed, for a release")
     parser.add_argument("--force", action="store_true", help="also where source/ was changed")
@@ -74,8 +90,13 @@ def main() -> int:
         (given.out / "gradebook.db").unlink()
     for of in made:
         pages(of, given.site, given.out)
+    titles = {name: title(ROOT / f"notebooks/{name}.ipynb") for name in known}
+    class_exam.write(known, titles, seed, given.out, given.variants, given.bank)
+    (given.out / "discussion.html").write_text(
+        page("sheet", "A guide for discussion", discussion(chapters(given.site)), up=""))
     there = [path.stem for path in sorted(given.out.glob("keys/*.json"))]
-    (given.out / "index.html").write_text(page("sheet", "Class kit", index(there), up=""))
+    contents = page("sheet", "Class kit", index(there, given.out), up="")
+    (given.out / "index.html").write_text(contents)
     print(f"{len(names)} sessions in {time.monotonic() - start:.0f} s: {given.out}/index.html")
     return 0
 
@@ -123,9 +144,17 @@ def begin(site: Path, out: Path) -> None:
     styles = (ROOT / "book/_static/book.css").read_text()  # without fonts, which stay on the site
     (out / "static/book.css").write_text(re.sub(r"@font-face \{.*?\}\n", "", styles))
     shutil.copy(ROOT / "classes/nbgrader_config.py", out)
-    guide = article(site / "book/teaching.html").find("section")
-    (out / "teaching.html").write_text(
-        page("sheet", "Teaching with this book", bare(guide, "a.headerlink", "script"), up=""))
+    formulas((site / MATHJAX).read_text(encoding="utf-8"), out)
+    for name in GUIDES:
+        guide = article(site / f"book/{name}.html").find("section")
+        (out / f"{name}.html").write_text(
+            page("sheet", guide.h1.find(string=True), bare(guide, "a.headerlink", "script"), up=""))
+
+
+def formulas(script: str, out: Path) -> None:
+    """Make the pages of feedback carry the script that sets their formulas."""
+    (out / "templates/feedback").mkdir(parents=True, exist_ok=True)
+    (out / "templates/feedback/mathjax.html.j2").write_text(FEEDBACK % script, encoding="utf-8")
 
 
 def source(of: Session, out: Path) -> None:
@@ -160,21 +189,37 @@ def pages(of: Session, site: Path, out: Path) -> None:
             page("slides" if kind == "slides" else "sheet", f"{named}: {KINDS[kind]}", body))
     text = quiz_markdown(named, of.quiz, of.letters, quiz_text(of.quiz))
     (out / "quizzes" / f"{of.name}.md").write_text(text)
+    write(of, named, out / "quizzes")
 
 
-def index(names: list[str]) -> str:
+def chapters(site: Path) -> list[Tag]:
+    """The pages of all chapters that the site has."""
+    pages = sorted(site.glob("notebooks/*.html"))
+    return [found for path in pages if (found := article(path).find("section"))]
+
+
+def index(names: list[str], out: Path) -> str:
     """The kit's contents."""
+    exams = ", ".join(f'<a href="{path.parent.name}/{path.name}">variant {path.stem}</a> '
+                      f'(<a href="exam-keys/{path.name}">key</a>)'
+                      for path in sorted(out.glob("exams/*.html")))
+    exams = f"<p>Examination of the short course: {exams}.</p>" if exams else ""
     rows = ""
     for name in names:
-        files = {"release": f"release/{name}/{name}.ipynb", "source": f"source/{name}/{name}.ipynb",
-                 "quizzes": f"quizzes/{name}.md"}
+        files = {"release": f"release/{name}/{name}.ipynb", "source": f"source/{name}/{name}.ipynb"}
         links = "".join(f'<td><a href="{files.get(kind, f"{kind}/{name}.html")}">{said}</a></td>'
-                        for kind, said in KINDS.items())
+                        for kind, said in KINDS.items() if kind != "quizzes")
+        quizzes = ", ".join(f'<a href="quizzes/{name}.{ending}">{said}</a>'
+                            for ending, said in QUIZZES.items())
+        links += f"<td>quiz: {quizzes}</td>"
         star = " ★" * (name[:2] in SHORT)
         rows += f"<tr><td>{title(ROOT / f'notebooks/{name}.ipynb')}{star}</td>{links}</tr>"
     return (f"<h1>Class kit</h1><p>A session is a row. ★ is the short course. "
-            f'<a href="teaching.html">Teaching with this book</a> says how to use all this, with '
-            f"the short course, projects and rubrics.</p><table>{rows}</table>")
+            '<a href="teaching.html">Teaching with this book</a> says how to use all this, and '
+            '<a href="syllabus.html">courses of four, eight and twelve weeks</a> say when. '
+            '<a href="projects.html">Three projects</a> have rubrics, and the '
+            '<a href="discussion.html">guide for discussion</a> has questions for the room.</p>'
+            f"{exams}<table>{rows}</table>")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,9 @@ POINTS = 2  # of an exercise that a teacher reads; a check gives one point
 ABOUT = """\
 *This is the notebook of a session. Run its cells from the top. Write into the cells that ask for \
 an answer and leave the others' order as it is. Below an answer stands its check: run it as often \
-as you like. Answers in words and proofs have no check; your teacher reads them.*"""
+as you like. Answers in words and proofs have no check; your teacher reads them.*
+
+*Text and figures: CC BY 4.0. Code: MIT.*"""
 MORE = "## More to answer"
 QUIZ = "## Quiz\n\nGive a letter for each question, for example `my_quiz = [\"a\", \"b\", \"c\"]`."
 

@@ -7,7 +7,7 @@ nbconvert's slides, which also leave directives and references of the book as th
 import copy
 import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from bs4 import BeautifulSoup, Tag
@@ -17,10 +17,15 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from geolab.show import ask
 
 LEFT_OUT = ("a.headerlink", ".cell_input", "details.hide", "details.road", "details.audit",
-            ".dropdown", ".footnote-reference", ".toggle", "noscript", ".copybtn", "style",
+            ".dropdown", ".toggle", "noscript", ".copybtn", "style",
             "a.ledger-row")
 # in the last column of a table of minutes
 SKIPPED = re.compile(r"yes|all\b|both|may be|for another")
+LICENCE = ("© 2026 The authors of The Geometry of Residual Connections. "
+           "Licence: CC BY 4.0, https://creativecommons.org/licenses/by/4.0/")
+SILENT = ("a.headerlink", ".cell", "script")  # what notes leave out
+CAPTIONS = "figcaption, .geolab-caption"  # they are spoken, so slides have them in the notes
+SPOKEN = "p, ol, ul, blockquote, div.math"
 OPENING = 700  # characters of HTML after which a slide takes no further paragraph
 NO_SLIDES = {"exercises", "references", "what-you-may-now-believe"}
 PAGE = """\
@@ -39,7 +44,7 @@ PAGE = """\
 <main>
 {body}
 </main>
-</body>
+{footer}</body>
 </html>
 """
 
@@ -47,7 +52,8 @@ PAGE = """\
 def page(kind: str, title: str, body: str, up: str = "../") -> str:
     """A whole page. Slides get the script for their keys."""
     more = f'<script defer src="{up}static/slides.js"></script>\n' if kind == "slides" else ""
-    return PAGE.format(kind=kind, title=html.escape(title), body=body, up=up, more=more)
+    return PAGE.format(kind=kind, title=html.escape(title), body=body, up=up, more=more,
+                       footer="" if kind == "slides" else f"<footer>{LICENCE}</footer>\n")
 
 
 def article(path: Path) -> Tag:
@@ -55,6 +61,10 @@ def article(path: Path) -> Tag:
     soup = BeautifulSoup(path.read_text(), "html.parser")
     found = soup.find("article")
     assert found, f"{path} is no page of the book"
+    for note in found.select("a.footnote-reference"):  # its list of works stays on the page
+        if isinstance(note.previous_sibling, str):
+            note.previous_sibling.replace_with(note.previous_sibling.rstrip(" \u00a0"))
+        note.decompose()
     for link in found.find_all("a", href=True):
         if "headerlink" not in link.get("class", ()):
             link.unwrap()
@@ -93,7 +103,8 @@ def slides(of: Tag, quiz: list[dict]) -> str:
 
     Sections that the chapter's table of minutes calls skippable have none.
     """
-    made = [slide("", f"<h1>{heading(of)}</h1>", "title"), slide("", opening(of)), *story(of)]
+    made = [slide("", f'<h1>{heading(of)}</h1><p class="licence">{LICENCE}</p>', kind="title"),
+            slide("", opening(of)), *story(of)]
     skipped = {row[0].get_text(strip=True) for row in map(cells_of, of.select("table tr"))
                if len(row) == 3 and SKIPPED.match(row[2].get_text(strip=True))}
     for section in of.find_all("section"):
@@ -110,7 +121,10 @@ def slides(of: Tag, quiz: list[dict]) -> str:
         made += story(section)
     for number, question in enumerate(quiz, start=1):
         shown = ask(question["ask"], question["answers"]).data
-        made.append(slide(f"Question {number} of {len(quiz)}", shown))
+        right = [f"{answer} {reply}" for answer, reply in question["answers"].items()
+                 if reply.startswith("Yes")]
+        made.append(slide(f"Question {number} of {len(quiz)}", shown,
+                          [f"<p>{html.escape(said)}</p>" for said in right]))
     return "\n".join(made)
 
 
@@ -125,37 +139,56 @@ def opening(of: Tag) -> str:
     return shown
 
 
-def story(section: Tag) -> Iterator[str]:
+def story(section: Tag) -> list[str]:
     """A slide for each picture of a section, with its prediction, and for each theorem.
 
-    Folded parts of the page have no slides.
+    The section's other words are the speaker's notes: what comes before a slide belongs to the
+    first one, what comes behind a slide to that one. Folded parts of the page have no slides.
     """
-    predicted = ""
+    shown, notes, predicted = [], [[]], ""
     for part in section.find_all(lambda tag: tag.name not in ("section", "details"),
                                  recursive=False):
+        body = ""
         if part.name == "p" and part.get_text().lstrip().startswith("Predict"):
             predicted = bare(part)
         elif picture := pictured(part):
-            yield slide(heading(section), predicted + picture)
-            predicted = ""
+            body, predicted = predicted + picture, ""
         elif part.select_one(":scope > .admonition-title > .caption-number"):
-            yield slide(heading(section), bare(part))
+            body = bare(part)
+        elif part.css.match(SPOKEN) and section.find_parent("section"):
+            notes[-1].append(bare(part))
+        if body:
+            if shown:
+                notes.append([])
+            shown.append(body)
+            notes[-1] += captions(part)
+    return [slide(heading(section), body, said)
+            for body, said in zip(shown, notes, strict=False)]  # no slide, no notes
+
+
+def captions(part: Tag) -> list[str]:
+    """What the words below a picture say."""
+    return [f"<p>{re.sub('</?(?:div|figcaption|p)[^>]*>', '', bare(found))}</p>"
+            for found in part.select(CAPTIONS)]
 
 
 def cells_of(row: Tag) -> list[Tag]:
     return row.find_all("td")
 
 
-def slide(head: str, body: str, kind: str = "") -> str:
+def slide(head: str, body: str, said: list[str] | None = None, kind: str = "") -> str:
+    """A slide. What its speaker says is hidden, and the key N shows it in a window."""
     top = f"<h2>{head}</h2>" if head else ""
-    return f'<section class="slide {kind}">{top}<div>{body}</div></section>'
+    notes = f'<aside class="notes" hidden>{"".join(said)}</aside>' if said else ""
+    return f'<section class="slide {kind}">{top}<div>{body}</div>{notes}</section>'
 
 
 def pictured(part: Tag) -> str:
     """The figure, the sliders or the question that a cell shows, if it shows one."""
     found = part.select_one(".geolab-explore, .geolab-question, figure")
     found = found or part.select_one(".cell_output svg")
-    return bare(found) if found and "dropdown" not in part.get("class", ()) else ""
+    return bare(found, *LEFT_OUT, CAPTIONS) if found and "dropdown" not in part.get("class", ()) \
+        else ""
 
 
 def sheet(of: Tag, quiz: list[dict]) -> str:
@@ -183,18 +216,28 @@ def exercise(found: Tag) -> str:
     return f"<h3>{html.escape(title)}</h3>{text}"
 
 
-def notes(of: Tag, session) -> str:
-    """Return a teacher's notes beside the sheet: advice, solutions, and all answers."""
-    keep = ("a.headerlink", ".cell", "script")
+def advice(of: Tag, *left_out: str) -> str:
+    """A chapter's box for the teacher: what students get wrong, and questions for the room."""
     boxes = [box for box in of.select(".admonition.dropdown")
              if "For the teacher" in box.select_one(".admonition-title").get_text()]
-    advice = "".join(bare(box, *keep) for box in boxes)
+    return "".join(bare(box, *SILENT, *left_out) for box in boxes)
+
+
+def discussion(chapters: list[Tag]) -> str:
+    """The boxes for the teacher of all chapters, as one guide."""
+    return "<h1>A guide for discussion</h1>" + "".join(
+        f"<h2>{heading(of)}</h2>{advice(of, '.admonition-title')}" for of in chapters)
+
+
+def notes(of: Tag, session) -> str:
+    """Return a teacher's notes beside the sheet: advice, solutions, and all answers."""
     solved = "".join(exercise(found) + "".join(
-        bare(part, *keep) for part in after(found, "solution")) for found in of.select(".exercise"))
+        bare(part, *SILENT) for part in after(found, "solution"))
+        for found in of.select(".exercise"))
     graded = "".join(f"<h3>{check.name}</h3>{rendered(check.ask)}<pre>{html.escape(check.answer)}"
                      "</pre>" for check in session.checks)
     replies = listed(session.quiz, lambda answer, reply: f"<strong>{answer}</strong> {reply}")
-    return (f"<h1>{heading(of)}: for the teacher</h1>{advice}<h2>Solutions</h2>{solved}"
+    return (f"<h1>{heading(of)}: for the teacher</h1>{advice(of)}<h2>Solutions</h2>{solved}"
             f"<h2>What the notebook checks</h2>{graded}<h2>Quiz</h2>{replies}")
 
 
@@ -211,4 +254,4 @@ def quiz_markdown(title: str, quiz: list[dict], letters: list[str], text: str) -
              for question in quiz]
     answers = "\n".join(f"{number}. **{letter}** {reply}" for number, (letter, reply)
                         in enumerate(zip(letters, right, strict=True), start=1))
-    return f"# Quiz: {title}\n\n{text}\n\n## Answers\n\n{answers}\n"
+    return f"# Quiz: {title}\n\n{text}\n\n## Answers\n\n{answers}\n\n{LICENCE}\n"

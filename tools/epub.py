@@ -52,7 +52,8 @@ PACKAGE = """<?xml version="1.0" encoding="UTF-8"?>
 <package xmlns="http://www.idpf.org/2007/opf" version="3.0" unique-identifier="id" xml:lang="en">
 <metadata xmlns:dc="http://purl.org/dc/elements/1.1/">
 <dc:identifier id="id">{identifier}</dc:identifier><dc:title>{title}</dc:title>
-<dc:language>en</dc:language><dc:creator>{author}</dc:creator><dc:rights>MIT</dc:rights>
+<dc:language>en</dc:language><dc:creator>{author}</dc:creator>
+<dc:rights>Text and figures: CC BY 4.0, code: MIT</dc:rights>
 <meta property="dcterms:modified">{date}T00:00:00Z</meta></metadata>
 <manifest>{items}</manifest><spine>{spine}</spine></package>"""
 XHTML = """<?xml version="1.0" encoding="UTF-8"?>

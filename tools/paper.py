@@ -167,7 +167,8 @@ def document(site: Path, book: list[Page]) -> str:
     """The whole book as HTML: a title page, the contents, and every page of the site."""
     config = yaml.safe_load((ROOT / "_config.yml").read_text())
     said = [config["author"], f"Version {version()}", config["repository"]["url"] or "",
-            "Text, code and figures have the MIT licence.",
+            "Text and figures have the licence CC BY 4.0, "
+            "https://creativecommons.org/licenses/by/4.0/, and code has the MIT licence.",
             "A slider of the site is a few of its frames here. Code that is folded there, which "
             "draws a figure or checks a statement, is left out, and what it shows and prints is "
             "here."]

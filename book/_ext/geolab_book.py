@@ -160,6 +160,7 @@ def setup(app):
     os.environ["GEOLAB_EXPLORE"] = "static"
     app.setup_extension("geolab_web")
     app.setup_extension("geolab_plain")
+    app.setup_extension("geolab_syllabus")
     app.add_role("row", Row())
     app.connect("config-inited", with_the_address, priority=100)
     app.connect("doctree-resolved", numbers_in_links)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import yaml
 
+CC_BY = "https://creativecommons.org/licenses/by/4.0/"
 DESCRIPTION = 200  # characters
 FRONT = "book/intro"
 LOST = """<h1>This page isn't here</h1>
@@ -90,12 +91,13 @@ def footer(app, config):
     fields = {"author": authors, "title": cited["title"], "year": config.copyright,
               "note": f"Version {cited['version']}", "url": url}
     rows = "".join(f",\n  {name} = {{{text}}}" for name, text in fields.items() if text)
-    licence = f"{cited['license']} licence"
+    mit = "MIT licence"
     if url:
-        licence = f'<a href="{url}/blob/{options["repository_branch"]}/LICENSE">{licence}</a>'
+        mit = f'<a href="{url}/blob/{options["repository_branch"]}/LICENSE">{mit}</a>'
     options["footer_content_items"] = ["extra-footer.html"]
     options["extra_footer"] = (
-        f'<p>Text, figures and code have the {licence}.</p><details class="geolab-cite">'
+        f'<p>Text and figures have the licence <a rel="license" href="{CC_BY}">CC BY 4.0</a>, and '
+        f'code has the {mit}.</p><details class="geolab-cite">'
         f"<summary>How to cite this book</summary>"
         f"<pre>@misc{{geometry-of-residual-connections{escape(rows)}\n}}</pre></details>")
 

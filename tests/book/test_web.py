@@ -88,3 +88,4 @@ def test_the_footer_cites_what_citation_cff_says(web):
     footer = options["extra_footer"]
     assert "The Geometry of Residual Connections" in footer and "MIT licence" in footer
     assert 'href="https://github.com/someone/book/blob/main/LICENSE"' in footer
+    assert 'rel="license" href="https://creativecommons.org/licenses/by/4.0/"' in footer

@@ -1,8 +1,15 @@
 """A class's seed is made once, a teacher's changes stay, and no archive holds a course."""
 
+import re
+import shutil
 import sys
 
 import pytest
+from nbconvert.exporters import HTMLExporter
+from nbformat.v4 import new_markdown_cell, new_notebook
+from nbgrader.converters import GenerateFeedback
+from nbgrader.coursedir import CourseDirectory
+from traitlets.config.loader import PyFileConfigLoader
 
 import class_kit
 from class_questions import chosen
@@ -70,3 +77,18 @@ def test_a_session_has_three_names(wanted):
 def test_an_unknown_session_is_named(wanted):
     with pytest.raises(SystemExit, match=f"got {wanted}"):
         chosen(NAMES, [wanted])
+
+
+def test_formulas_of_feedback_need_no_network(tmp_path):
+    """nbgrader takes the course's own macro for MathJax, and its own page for all else."""
+    shutil.copy(class_kit.ROOT / "classes/nbgrader_config.py", tmp_path)
+    class_kit.formulas("/* sets {{formulas}} and 5 % */", tmp_path)
+    config = PyFileConfigLoader("nbgrader_config.py", path=str(tmp_path)).load_config()
+    course = CourseDirectory(config=config, root=str(tmp_path))
+    feedback = HTMLExporter(config=GenerateFeedback(coursedir=course, config=config).config)
+    known = {"notebook": "02", "student": "anna", "score": 1, "max_score": 2, "late_penalty": 0}
+    page, _ = feedback.from_notebook_node(new_notebook(cells=[new_markdown_cell("A $x$.")]),
+                                          resources={"nbgrader": known})
+    assert page.count("/* sets {{formulas}} and 5 % */") == 1 and "A $x$." in page
+    assert 'inlineMath: [["$", "$"], ["\\\\(", "\\\\)"]]' in page and "(Score: 1" in page
+    assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=.https?:", page)

@@ -5,7 +5,7 @@ import re
 import pytest
 from bs4 import BeautifulSoup
 
-from class_pages import article, notes, page, quiz_markdown, sheet, slides
+from class_pages import LICENCE, article, discussion, notes, page, quiz_markdown, sheet, slides
 from class_questions import ROOT, Check, Session
 
 QUIZ = [{"ask": "Is 1 < 2?", "answers": {"It is.": "Yes. By counting.", "No.": "No. Count."}}]
@@ -22,7 +22,9 @@ PAGE = f"""<html><body><nav><a href="https://else.where/">Away</a></nav>
 <section id="first"><h2>First</h2><p><strong>Predict.</strong> What moves?</p>
 <div class="cell"><div class="cell_input"><pre>code()</pre></div><div class="cell_output">
 <div class="geolab-explore"><div role="img" aria-label="A dot"><svg></svg></div>
-<input type="range"><script>moves()</script></div></div></div>
+<input type="range"><script>moves()</script>
+<div class="geolab-caption"><p>A dot that moves.</p></div>
+</div></div></div>
 <p>See <a href="02_other.html">another chapter</a>.</p>
 {PROOF.format("theorem", NUMBERED, "One is less than two.")}
 {PROOF.format("dropdown", "Proof", "A proof of it.")}
@@ -69,6 +71,17 @@ def test_slides_tell_the_story(found):
     assert made[-1].select("details"), "a click answers a question"
 
 
+def test_a_speaker_has_notes(found):
+    page = slides(found, QUIZ)
+    made = BeautifulSoup(page, "html.parser").select("section")
+    notes = [slide.select_one(".notes[hidden]") for slide in made]
+    texts = [" ".join(note.get_text(" ").split()) if note else "" for note in notes]
+    assert texts == ["", "", "", "A dot that moves. See another chapter.", "", "",
+                     "It is. Yes. By counting."]
+    assert not BeautifulSoup(page, "html.parser").select(".slide > div .geolab-caption")
+    assert made[0].select_one(".licence").get_text() == LICENCE
+
+
 def test_a_sheet_has_exercises_and_no_answer(found):
     text = sheet(found, QUIZ)
     assert "Exercise 1 (Count)" in text and "Count to two." in text and "☐ It is." in text
@@ -82,16 +95,39 @@ def test_notes_have_all_that_the_sheet_lacks(found):
     assert "print" not in text
 
 
+def test_the_guide_for_discussion_has_every_chapters_box_and_no_answer(found):
+    text = discussion([found, found])
+    assert text.count("They miscount.") == 2 == text.count("<h2>1. A title</h2>")
+    assert "One, two." not in text and "For the teacher" not in text
+
+
 @pytest.mark.parametrize("kind", ["slides", "sheet"])
 def test_a_page_asks_for_nothing_but_its_own_folder(found, kind):
     body = slides(found, QUIZ) if kind == "slides" else notes(found, SESSION)
-    asked = addresses(page(kind, "A title", body))
+    made = page(kind, "A title", body)
+    asked = addresses(made)
+    assert made.count(LICENCE) == 1
     assert asked and all(address.startswith("../static/") for address in asked)
+
+
+def test_no_words_of_a_slide_are_smaller_than_24_points():
+    """A slide is 540 points high. Only the mark over a slider's stop is no word."""
+    styles = (ROOT / "classes/static/class.css").read_text()
+    screen, paper = re.findall(r"^ *\.slides \{.*font-size: ([^;]+);", styles, re.M)
+    assert 0.0445 * 540 > 24 and "4.45vh" in screen and "2.51vw" in screen and paper == "32px"
+    sizes = re.findall(r"^ *\.slide\b([^{]*)\{[^}]*font-size: ([\d.]+)em", styles, re.M)
+    assert sizes and all(float(size) >= 1 for of, size in sizes if "::before" not in of)
 
 
 def test_styles_and_scripts_ask_for_nothing():
     for path in ROOT.glob("classes/static/*"):
         assert not re.search(r"https?:|@import|url\(|fetch|import\(", path.read_text()), path
+
+
+def test_the_number_of_a_work_stays_on_the_page(tmp_path):
+    work = '<a class="footnote-reference" href="#a">[<span>3</span>]</a>'
+    (tmp_path / "page.html").write_text(f"<article><p>By Zhang\u00a0{work}.</p></article>")
+    assert article(tmp_path / "page.html").get_text() == "By Zhang."
 
 
 def test_a_picture_in_a_file_of_its_own_is_refused(tmp_path):
@@ -102,4 +138,4 @@ def test_a_picture_in_a_file_of_its_own_is_refused(tmp_path):
 
 def test_a_quiz_as_text_ends_with_its_answers():
     text = quiz_markdown("A title", QUIZ, ["a"], "1. Is 1 < 2?")
-    assert text.endswith("## Answers\n\n1. **a** Yes. By counting.\n")
+    assert text.endswith(f"## Answers\n\n1. **a** Yes. By counting.\n\n{LICENCE}\n")

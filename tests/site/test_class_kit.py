@@ -3,13 +3,21 @@
 import re
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
 
+import pikepdf
 import pytest
 from bs4 import BeautifulSoup
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = sorted(path.stem for path in ROOT.glob("notebooks/*.ipynb"))
+# words on a slide that are smaller than 32 of 720 pixels, which are 24 of 540 points
+SMALL = """() => [...document.querySelectorAll(".slide, .slide *")]
+    .filter(of => !of.closest("svg, script, style, .notes, mjx-container, pre, code")
+        && [...of.childNodes].some(inner => inner.nodeType === 3 && inner.data.trim())
+        && of.offsetParent && parseFloat(getComputedStyle(of).fontSize) < 32)
+    .map(of => `${getComputedStyle(of).fontSize}: ${of.textContent.slice(0, 60)}`)"""
 FEW = "21"  # the chapter whose kit is made whole
 pytestmark = pytest.mark.browser
 
@@ -27,7 +35,7 @@ def kit(tmp_path_factory):
 
 def test_every_link_of_its_contents_leads_to_a_file(kit):
     links = BeautifulSoup((kit / "index.html").read_text(), "html.parser").find_all(href=True)
-    assert len(links) == 6 + 1 + 2      # six files, the guide, two styles
+    assert len(links) == 9 + 4 + 2      # five files, four quizzes, four guides, two styles
     assert not [link["href"] for link in links if not (kit / link["href"]).is_file()]
     guide = (kit / "teaching.html").read_text()
     assert "Session D" in guide and "How a project is graded" in guide
@@ -41,7 +49,7 @@ def test_slides_are_typeset_and_move_without_a_network(kit, browser):
             or trouble.append(request.url))
     path = next((kit / "slides").glob("*.html"))
     page.goto(path.as_uri())
-    page.wait_for_selector("mjx-container")
+    page.wait_for_selector("html[data-ready] mjx-container")
     page.keyboard.press("ArrowRight")
     page.wait_for_function("""() => Math.abs(
         document.querySelectorAll(".slide")[1].getBoundingClientRect().top) < 5""")
@@ -54,8 +62,21 @@ def test_slides_are_typeset_and_move_without_a_network(kit, browser):
     tall = page.evaluate("""() => [...document.querySelectorAll(".slide")]
         .filter(slide => slide.querySelector("input") && slide.scrollHeight > innerHeight + 1)
         .map(slide => slide.innerText.slice(0, 60))""")
+    small = page.evaluate(SMALL)
+    with page.expect_popup() as opened:
+        page.keyboard.press("Escape")
+        page.evaluate("document.activeElement.blur()")
+        page.keyboard.press("n")
+    notes = opened.value
+    notes.wait_for_function("document.title.startsWith('Notes ')")
+    notes.close()
+    printed = page.pdf(prefer_css_page_size=True)
+    count = page.locator(".slide").count()
     page.close()
-    assert not trouble and not tall
+    assert not trouble and not tall and not small
+    with pikepdf.open(BytesIO(printed)) as paper:
+        assert len(paper.pages) == count
+        assert {tuple(map(float, sheet.mediabox)) for sheet in paper.pages} == {(0, 0, 960, 540)}
 
 
 def test_styles_ask_for_nothing(kit):

@@ -45,7 +45,13 @@ def test_there_is_one_version_and_one_date():
     assert version == release.version() == PROJECT["project"]["version"] == CITATION["version"]
     assert version == geolab.__version__
     assert date == CITATION["date-released"]
-    assert CITATION["license"] == PROJECT["project"]["license"]
+    assert CITATION["license"] == [PROJECT["project"]["license"], "CC-BY-4.0"]
+
+
+def test_words_and_code_have_a_licence_each():
+    words, code = ((ROOT / name).read_text() for name in ("LICENSE-text", "LICENSE"))
+    assert code.startswith("MIT License")
+    assert "https://creativecommons.org/licenses/by/4.0/" in words
 
 
 def test_the_changelog_goes_back_in_time_by_kinds():
