@@ -86,7 +86,7 @@ def moments(log: Tensor, steps=(0, 100, 200, 1000)) -> HTML:
     for axes, step in zip(panels.flat, steps, strict=True):
         beta, cosine = log[step // EVERY]
         axes.axhline(0, color=QUIET, linewidth=1)
-        axes.scatter(beta[:50], cosine[:50], s=14, color=ACCENT, linewidths=0)
+        axes.scatter(beta[:50], cosine[:50], s=14, color=ACCENT, linewidths=0, zorder=3)
         axes.plot(2, 1, "*", color=SECOND, markersize=15, zorder=1)
         axes.set(xlim=(0.7, 2.15), ylim=(-1.2, 1.2), xticks=[1, 1.5, 2], yticks=[-1, 0, 1],
                  title=f"after {step} steps" if step else "before training")
