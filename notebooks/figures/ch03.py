@@ -80,8 +80,10 @@ def draw_letter(beta: float, arrows: str) -> Figure:
     return figure
 
 
-def moments(log: Tensor, steps=(0, 100, 200, 1000)) -> HTML:
-    """β and the cosine of 50 new inputs, at four moments of a training."""
+def moments(log: Tensor) -> HTML:
+    """β and the cosine of 50 new inputs: at the start, after a tenth, after a fifth, at the end."""
+    entries = len(log) - 1
+    steps = [EVERY * round(share * entries) for share in (0, 0.1, 0.2, 1)]
     figure, panels = subplots(2, 2, height=4.4, sharex=True, sharey=True)
     for axes, step in zip(panels.flat, steps, strict=True):
         beta, cosine = log[step // EVERY]
@@ -108,7 +110,8 @@ def paths(learned: Tensor, frozen: Tensor) -> HTML:
     for log, color, style, mark in ((learned, ACCENT, "-", "o"), (frozen, "black", "--", "s")):
         beta, cosine = log.mean(-1).T
         axes.plot(beta, cosine, style, color=color, linewidth=1.8)
-        for step in (50, 100, 200, 1000 if log is learned else 500):
+        last = EVERY * (len(log) - 1)
+        for step in [*(step for step in (50, 100, 200) if step < last), last]:
             at = (beta[step // EVERY], cosine[step // EVERY])
             axes.plot(*at, mark, color=color, markersize=5)
             if log is learned:
@@ -123,8 +126,8 @@ def paths(learned: Tensor, frozen: Tensor) -> HTML:
     return show(figure, "Mean beta across, mean cosine upwards. The run with a learned arrow goes "
                         "to the right first and then up to the star. The run with a frozen arrow "
                         "goes to the right as well, to beta 2, and stays at the bottom.",
-                caption="One run each. Numbers: steps of training. Squares: the same steps with a "
-                        "frozen arrow, the last one at 500.")
+                caption="One run each. Numbers: steps of training. Squares: 50, 100, 200 and the "
+                        "last step with a frozen arrow.")
 
 
 def draw_triangle(angle: float) -> Figure:
