@@ -192,7 +192,7 @@ def word_losses() -> HTML:
             axes.plot([30, 412], [end] * 2, color=QUIET, linewidth=1)
         axes.plot([x, 435], [end, y], color="#888888", linewidth=0.7)
         label_line(axes, 435, y, said, STYLE[name]["color"] if name else GREY)
-    axes.set(xlabel="training steps", ylabel="validation loss, nats per word", xlim=(30, 670),
+    axes.set(xlabel="training steps", ylabel="validation loss, nats per word", xlim=(30, 690),
              xticks=(100, 200, 300, 400), ylim=(-0.1, 4.4), title="500 words")
     return show(
         figure, "Validation loss on words against steps. The four causal models end together at "
