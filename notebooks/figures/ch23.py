@@ -73,7 +73,7 @@ def draw_room(rounds: int) -> Figure:
 
 def fits() -> HTML:
     """The registers of geolab's backward kernel, by what they hold."""
-    figure, axes = canvas(1.75, xlim=(-6, 306), ylim=(-2.3, 2.1))
+    figure, axes = canvas(1.5, xlim=(-6, 306), ylim=(-1.6, 2.0))
     parts = ((OWN, DARK, "square,\ngradient"), (80, ACCENT, "every f"),
              (BUILT["registers"] - 112, PALE, "all else"),
              (REGISTERS - BUILT["registers"], FREE, "free"))
@@ -195,9 +195,9 @@ def tiles() -> HTML:
         "Three squares of four rows lie behind one another. Beside them three rows of four "
         "numbers, g, and three columns of four numbers, f. An orange frame marks the middle one "
         "of each.",
-        caption="The tensors of a program with three squares. The last axis counts the squares, "
-                "and the compiler spreads it over the threads: each has a whole square, its g and"
-                " its f.")
+        caption="The tensors of a program with three squares. The last axis counts the squares. "
+                "So the compiler can give each thread a whole square, its g and its f, and no sum "
+                "needs another thread.")
 
 
 # ---------------------------------------------------------------- the way back
