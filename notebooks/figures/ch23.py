@@ -343,7 +343,7 @@ def shortcuts(errors: Mapping[float, Sequence[Sequence[float]]]) -> HTML:
             axes.plot(spreads, [errors[spread][which][part] for spread in spreads], style,
                       color=color, marker=marker, markersize=7 - 3 * which)
     axes.axhline(0.1, color=QUIET, linewidth=1)
-    axes.text(0.5, 0.16, "a tenth", fontsize=10)
+    axes.text(1, 0.16, "a tenth", fontsize=10)
     for part, said in ((1, "worst"), (0, "typical")):
         label_line(axes, spreads[-1], errors[spreads[-1]][0][part], said)
     axes.set(yscale="log", ylim=(1e-12, 10), xlabel="standard deviation of the logits",
