@@ -138,8 +138,8 @@ def _measure(given: argparse.Namespace, folder: Path, out: Path) -> int:
         earlier = read(out) if _grows(out) else None
     found = measure(study, folder, given.force, so_far=given.so_far, earlier=earlier)
     record(out, study.question, found, force=given.force or "further findings" * bool(earlier))
-    print(f"{out} is written" + f"; it lacks {found['unfinished']} measurements or more"
-          * ("unfinished" in found))
+    left = found.get("unfinished")
+    print(f"{out} is written" + (f"; it lacks {left} measurements or more" if left else ""))
     return 0
 
 

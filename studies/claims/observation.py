@@ -45,7 +45,8 @@ class Observation:
                              f"{self.above} and {self.below}")
 
     def measured(self, content: dict) -> tuple[float, float]:
-        """The mean over windows and the half width of its 95 % interval; of a count, itself and 0.
+        """The mean over windows or seeds and the half width of its 95 % interval; of a count, itself
+        and 0.
 
         Raises: KeyError for a way that the file doesn't have.
         """
@@ -53,6 +54,8 @@ class Observation:
             first, second = (_at(content, way)["windows"] for way in self.of)
             return interval([a - b for a, b in zip(first, second, strict=True)])
         found = _at(content, self.of)
+        if isinstance(found, list):
+            return interval(found)
         if self.count is None:
             return found["mean"], found["half width"]
         return float(sum(mean - half > self.count for mean, half in
@@ -66,7 +69,7 @@ class Observation:
         return HOLDS if distance > half else FAILS if distance < -half else OPEN
 
 
-def _at(content: dict, way: str) -> dict:
+def _at(content: dict, way: str) -> dict | list:
     *names, last = way.split("/")
     for name in names:
         content = content[name]

@@ -30,8 +30,9 @@ READINGS = (0, 30, STEPS)                 # steps after which the loss is read
 LONGER = 75                               # steps of the plain network, for arms that take longer
 SEEDS, SEARCH_SEED = range(5), 100        # of the order of windows
 # exponents: the rate is 10^(k/2)
-# of the search: old weights, new ones. Delta's new weights diverge at a rate of 10^-3
-START = {arm: (-8, -12) if arm.startswith("delta") else (-8, -6) for arm in ARMS}
+# of the search: old weights, new ones. A rate of 10^-3 for the new ones harms the last three arms
+START = dict.fromkeys(ARMS, (-8, -6)) | {
+    "delta, as an addition": (-8, -12), "jpmhc": (-8, -10), "attention residuals": (-8, -8)}
 DECAY, CLIP = 0.1, 1.0
 Rates = tuple[int, int]
 
