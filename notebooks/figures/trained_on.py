@@ -37,15 +37,19 @@ def against_plain() -> HTML:
                         "intervals that hold together with 95 %. To the left is better.")
 
 
+def _rate(value: float) -> str:
+    return f"{float(f'{value:.1g}'):f}".rstrip("0")
+
+
 def trained() -> HTML:
     """Per arm: its rates, its loss, and how far its weights went from their start."""
     rows = []
     for arm, name in {"plain": "plain", **NAMES}.items():
         found = ARMS[arm]
-        new = found["rate of the new weights"] if arm in NAMES else None
         away = found.get("largest |H − I|")
-        rows.append([name, f"{found['rate of the old weights']:.0e}",
-                     "none" if new is None else f"{new:.0e}", f"{mean(found['loss'][STEPS]):.3f}",
+        rows.append([name, _rate(found["rate of the old weights"]),
+                     _rate(found["rate of the new weights"]) if arm in NAMES else "none",
+                     f"{mean(found['loss'][STEPS]):.3f}",
                      "no H" if away is None else f"{mean(away):.4f}",
                      "no H" if away is None else f"{mean(found['gain']):.3f}"])
     return table(["grafted residual", "rate, old weights", "rate, new weights", "loss at the end",

@@ -45,8 +45,7 @@ class Observation:
                              f"{self.above} and {self.below}")
 
     def measured(self, content: dict) -> tuple[float, float]:
-        """The mean over windows or seeds and the half width of its 95 % interval; of a count, itself
-        and 0.
+        """The mean over windows or seeds and half its 95 % interval; of a count, itself and 0.
 
         Raises: KeyError for a way that the file doesn't have.
         """
