@@ -35,7 +35,8 @@ def kit(tmp_path_factory):
 
 def test_every_link_of_its_contents_leads_to_a_file(kit):
     links = BeautifulSoup((kit / "index.html").read_text(), "html.parser").find_all(href=True)
-    assert len(links) == 9 + 4 + 2      # five files, four quizzes, four guides, two styles
+    # five files, four quizzes, four guides, two examinations and their keys, two styles
+    assert len(links) == 5 + 4 + 4 + 4 + 2
     assert not [link["href"] for link in links if not (kit / link["href"]).is_file()]
     guide = (kit / "teaching.html").read_text()
     assert "Session D" in guide and "How a project is graded" in guide

@@ -39,6 +39,7 @@ def drawn():
 
 @pytest.fixture
 def figure(drawn, window):
+    window.goto("about:blank")   # an address would keep what other tests did
     window.set_content(HTML.format(drawn, drawn))  # two of a kind: their names must not meet
     return window.locator(".geolab-explore").last
 
