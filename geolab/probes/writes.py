@@ -81,11 +81,16 @@ def token_jacobian(f: Callable[[Tensor], Tensor], x: Tensor, position: int) -> T
     Arguments:
         f: (1, T, D) -> (1, T, D), such as the update of a sublayer with its context.
         x: (1, T, D).
-    Raises: ValueError for more than one sequence.
+        position: of the token; a negative one counts from the end.
+    Raises: ValueError for more than one sequence, or a token that it doesn't have.
     """
     if x.ndim != 3 or len(x) != 1:
         raise ValueError(f"x must be one sequence, (1, T, D), got shape {tuple(x.shape)}")
-    x = x.detach()
+    count = x.shape[1]
+    if not -count <= position < count:
+        raise ValueError(f"position must be one of {count} tokens, from {-count} to {count - 1}, "
+                         f"got {position}")
+    x, position = x.detach(), position % count
 
     def at(token: Tensor) -> Tensor:
         here = torch.arange(x.shape[1])[:, None] == position

@@ -42,7 +42,8 @@ def _rate(value: float) -> str:
 
 
 def trained() -> HTML:
-    """Per arm: its rates, its loss, and how far its weights went from their start."""
+    """Per arm: its rates, its loss, and how far H and its gain went. The plain network has two
+    rows: in the time of an arm's steps it can make some more."""
     rows = []
     for arm, name in {"plain": "plain", **NAMES}.items():
         found = ARMS[arm]
@@ -52,5 +53,8 @@ def trained() -> HTML:
                      f"{mean(found['loss'][STEPS]):.3f}",
                      "no H" if away is None else f"{mean(away):.4f}",
                      "no H" if away is None else f"{mean(found['gain']):.3f}"])
+    longer = max(map(int, ARMS["plain"]["loss"]))
+    more = mean(ARMS["plain"]["loss"][str(longer)])
+    rows.insert(1, [f"plain, {longer} steps", rows[0][1], "none", f"{more:.3f}", "no H", "no H"])
     return table(["grafted residual", "rate, old weights", "rate, new weights", "loss at the end",
                   "H away from I", "gain"], rows)

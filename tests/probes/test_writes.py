@@ -76,3 +76,12 @@ def test_positions_that_do_not_count_change_no_measure(measure):
     torch.testing.assert_close(
         order_sensitivity({"a": first, "b": second}, loud, tokens=torch.arange(1, 5)),
         order_sensitivity({"a": first, "b": second}, x[:, 1:]))
+
+
+def test_a_token_counts_from_the_end_too_and_has_to_be_there():
+    x, W = torch.randn(1, 4, 3).double(), torch.randn(3, 3).double()
+    for position in (-1, -4, 2):
+        torch.testing.assert_close(token_jacobian(lambda x: x @ W, x, position), W.T)
+    for position in (4, -5):
+        with pytest.raises(ValueError, match="position must be one of 4 tokens, from -4 to 3"):
+            token_jacobian(lambda x: x @ W, x, position)
