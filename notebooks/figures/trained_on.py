@@ -14,6 +14,7 @@ from studies.engine import results
 
 STORED = results.stored("real_training")
 ARMS, STEPS = STORED["arms"], str(STORED["steps"])
+BACK = "loss with the graft's weights put back"
 NAMES = {"mhc": "mHC", "hyper": "hyper-connections", "jpmhc": "JPmHC",
          "delta, as an addition": "delta, added", "attention residuals": "attention residuals"}
 
@@ -52,9 +53,10 @@ def trained() -> HTML:
                      _rate(found["rate of the new weights"]) if arm in NAMES else "none",
                      f"{mean(found['loss'][STEPS]):.3f}",
                      "no H" if away is None else f"{mean(away):.4f}",
-                     "no H" if away is None else f"{mean(found['gain']):.3f}"])
+                     "no H" if away is None else f"{mean(found['gain']):.3f}",
+                     f"{mean(found[BACK]):.3f}" if arm in NAMES else "none"])
     longer = max(map(int, ARMS["plain"]["loss"]))
     more = mean(ARMS["plain"]["loss"][str(longer)])
-    rows.insert(1, [f"plain, {longer} steps", rows[0][1], "none", f"{more:.3f}", "no H", "no H"])
+    rows.insert(1, [f"plain, {longer} steps", rows[0][1], "none", f"{more:.3f}", "no H", "no H", "none"])
     return table(["grafted residual", "rate, old weights", "rate, new weights", "loss at the end",
-                  "H away from I", "gain"], rows)
+                  "H away from I", "gain", "loss, new weights put back"], rows)
