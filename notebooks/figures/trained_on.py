@@ -57,6 +57,6 @@ def trained() -> HTML:
                      f"{mean(found[BACK]):.3f}" if arm in NAMES else "none"])
     longer = max(map(int, ARMS["plain"]["loss"]))
     more = mean(ARMS["plain"]["loss"][str(longer)])
-    rows.insert(1, [f"plain, {longer} steps", rows[0][1], "none", f"{more:.3f}", "no H", "no H", "none"])
+    rows.insert(1, [f"plain, {longer} steps", rows[0][1], "none", f"{more:.3f}", *rows[0][4:]])
     return table(["grafted residual", "rate, old weights", "rate, new weights", "loss at the end",
                   "H away from I", "gain", "loss, new weights put back"], rows)
