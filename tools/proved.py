@@ -107,7 +107,8 @@ def needed(statements: list[ast.stmt]) -> list[set[str] | None]:
         uses = reach(named(statement, ast.Load) | grown, inside)
         sets = isinstance(statement, ast.Expr) and any(
             word in ast.unparse(statement)
-            for word in ("manual_seed(", "set_default_dtype(", ".backward(", "get_ipython("))
+            for word in ("manual_seed(", "set_default_dtype(", ".backward(", "get_ipython(",
+                         "save_file(", "write_text("))
         checks = asserts(statement) and not isinstance(statement, (ast.FunctionDef, ast.ClassDef))
         if isinstance(statement, (ast.Import, ast.ImportFrom)) or sets or checks \
                 or changes(statement) & wanted:
