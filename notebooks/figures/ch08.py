@@ -47,7 +47,7 @@ def sixty(*entries: float) -> HTML:
     figure, rows = canvas(3.1, rows=len(entries))
     for axes, entry in zip(rows, entries, strict=True):
         draw_depth(axes, 8 * [np.array([[entry, -0.6], [0.6, entry]])], step=2.3)
-        axes.set(xlim=(-2.8, 20), ylim=(-1.6, 1.6))
+        axes.set(xlim=(-2.8, 21), ylim=(-1.6, 1.6))
         axes.text(-2.6, 0, f"{entry}", fontsize=12, va="center")
     return show(figure, "Three rows of letters F. With 0.8 the letter turns from layer to layer "
                         "and keeps its size. With 0.9 it becomes larger and larger, with 0.7 "
@@ -76,7 +76,7 @@ def draw_turn(beta: float) -> Figure:
 
 def velocities() -> HTML:
     """The velocities M x of a skew matrix, and those of a matrix that isn't skew."""
-    figure, panels = subplots(1, 2, height=2.8, sharey=True)
+    figure, panels = subplots(1, 2, height=3.0, sharey=True)
     rounds = np.linspace(0, 2 * np.pi, 9)[:-1]
     circle = np.stack([np.cos(rounds), np.sin(rounds)], 1)
     places = np.concatenate([0.75 * circle, 1.2 * circle])
