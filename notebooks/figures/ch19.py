@@ -5,7 +5,7 @@
     average    Σ_s w_s x_s, with weights that sum to one
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from statistics import NormalDist
 
 import numpy as np
@@ -128,50 +128,38 @@ def influences(tables: Mapping[str, Tensor]) -> HTML:
                         "influence, on a logarithmic scale. Red: later inputs. White: zero.")
 
 
-class Average(nn.Module):
-    """A weighted mean of the inputs so far: fade 0 weighs all alike, fade 1 the last one alone."""
-
-    def __init__(self, fade: float):
-        super().__init__()
-        self.fade = fade
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(batch, positions, features) -> the same shape."""
-        count = torch.arange(x.shape[1])
-        age = count[:, None] - count
-        weights = torch.where(age < 0, 0, (1 - self.fade) ** age.clamp(min=0)).to(x.dtype)
-        return weights / weights.sum(1, keepdim=True) @ x
-
-
 def scores(model: nn.Module) -> tuple[float, float]:
     """A predictor's norm deviation, and its loss on echo in floors."""
     inputs, targets = ECHO.sample("validation")
     return norm_drift(model, 64), ECHO.loss(model(inputs), targets).item() / FLOOR
 
 
-def draw_average(fade: float) -> Figure:
-    """Left, how much each of the last twelve vectors counts. Right, a plane of the norm deviation and the loss on echo. As old vectors fade, the blue dot of the average moves from a large deviation and a loss at the floor to no deviation and twice the floor. The paper's models lie above it, at small and at large deviations."""  # noqa: E501  (the docstring is the figure's alt text)
-    figure, (left, right) = subplots(1, 2, height=3.4, width_ratios=(1, 2.1))
-    weights = (1 - fade) ** np.arange(12.0)
-    left.bar(range(12), weights / weights.sum(), color=ACCENT)
-    left.set(ylim=(0, 1.05), xticks=[0, 11], xticklabels=["last", "12th"], title="the average",
-             xlabel="vector, backwards", ylabel="weight")
-    left.grid(axis="x", visible=False)
-    for name, deviation in (DEVIATION | {"JPmHC": REWRITTEN}).items():
-        if name == "mHC":                                      # four thousand floors
-            continue
-        right.plot(deviation, REPORTED[name] / FLOOR, "ko", markersize=6)
-        right.annotate(name, (deviation, REPORTED[name] / FLOOR), textcoords="offset points",
-                       xytext=(-8 if name == "GPT" else 8, 0), va="center", fontsize=10,
-                       ha="right" if name == "GPT" else "left")
-    right.axhline(1, color="black", linestyle=":", linewidth=1.2)
-    right.text(0.25, 0.97, "floor", ha="center", va="top", fontsize=10)
-    right.plot(*scores(Average(fade)), "o", color=ACCENT, markersize=11, clip_on=False)
-    right.set(xlim=(-0.04, 0.92), ylim=(0.75, 22), yscale="log", xlabel="norm deviation",
-              title="loss on echo, in floors")
-    right.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
-    right.minorticks_off()
-    return figure
+def averages(make: Callable[[float], nn.Module]) -> Callable[[float], Figure]:
+    """A drawing of the average that `make` gives for a fade: its weights and its two scores."""
+    def draw_average(fade: float) -> Figure:
+        """Left, how much each of the last twelve vectors counts. Right, a plane of the norm deviation and the loss on echo. As old vectors fade, the blue dot of the average moves from a large deviation and a loss at the floor to no deviation and twice the floor. The paper's models lie above it, at small and at large deviations."""  # noqa: E501  (the docstring is the figure's alt text)
+        figure, (left, right) = subplots(1, 2, height=3.4, width_ratios=(1, 2.1))
+        weights = make(fade)(torch.eye(12)[None])[0, -1].flip(0)
+        left.bar(range(12), weights.numpy(), color=ACCENT)
+        left.set(ylim=(0, 1.05), xticks=[0, 11], xticklabels=["last", "12th"], title="the average",
+                 xlabel="vector, backwards", ylabel="weight")
+        left.grid(axis="x", visible=False)
+        for name, deviation in (DEVIATION | {"JPmHC": REWRITTEN}).items():
+            if name == "mHC":                                      # eight thousand floors
+                continue
+            right.plot(deviation, REPORTED[name] / FLOOR, "ko", markersize=6)
+            right.annotate(name, (deviation, REPORTED[name] / FLOOR), textcoords="offset points",
+                           xytext=(-8 if name == "GPT" else 8, 0), va="center", fontsize=10,
+                           ha="right" if name == "GPT" else "left")
+        right.axhline(1, color="black", linestyle=":", linewidth=1.2)
+        right.text(0.25, 0.97, "floor", ha="center", va="top", fontsize=10)
+        right.plot(*scores(make(fade)), "o", color=ACCENT, markersize=11, clip_on=False)
+        right.set(xlim=(-0.04, 0.92), ylim=(0.75, 22), yscale="log", xlabel="norm deviation",
+                  title="loss on echo, in floors")
+        right.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
+        right.minorticks_off()
+        return figure
+    return draw_average
 
 
 def forgetting(shares: Mapping[str, list[float]]) -> HTML:
