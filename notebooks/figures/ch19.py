@@ -28,6 +28,7 @@ ECHO = Echo()
 TABLE = TABLES["emhc-table-6-stability"].rows["stability"]       # model -> (mean, ±), three seeds
 REPORTED = {name: mean for name, (mean, _) in TABLE.items()}
 SCORES, FLOOR = ECHO.baselines(), ECHO.bayes_floor()
+INPUTS, TARGETS = ECHO.sample("validation")
 DEVIATION = {name: mean for name, (mean, _) in TABLES["emhc-table-18"].rows["deviation"].items()}
 REWRITTEN = TABLES["emhc-table-18-figure"].rows["26 February 2026"]["JPmHC"][0]  # that of table 6
 TIMED = {"DDL": "delta", "HC": "hyper", "mHC": "mhc", "DDL, d_v = 4": "delta-matrix"}
@@ -130,8 +131,7 @@ def influences(tables: Mapping[str, Tensor]) -> HTML:
 
 def scores(model: nn.Module) -> tuple[float, float]:
     """A predictor's norm deviation, and its loss on echo in floors."""
-    inputs, targets = ECHO.sample("validation")
-    return norm_drift(model, 64), ECHO.loss(model(inputs), targets).item() / FLOOR
+    return norm_drift(model, 64), ECHO.loss(model(INPUTS), TARGETS).item() / FLOOR
 
 
 def averages(make: Callable[[float], nn.Module]) -> Callable[[float], Figure]:
