@@ -133,7 +133,8 @@ def state_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor
     tokens, features = (64, 512) if INTERPRETED else layout[:2]
     wide = cdiv(d, features)
     parts = max(1, min(layout.programs * _device(x.device)[0] // wide, cdiv(N, tokens)))
-    given, update, of_given, of_update = write or (y, x, y[:0], grad_x)
+    # without a write nothing is summed, and not into y, whose version autograd watches
+    given, update, of_given, of_update = write or (y, x, buffer(0, like=y), grad_x)
     of_w, of_c = buffer(parts, *grad_w.shape, like=y), buffer(wide, *of_given.shape, like=y)
     _backward[(wide, parts)](
         a, shrink, x, weight, grad_x, of_w, *(read or (x, x, y)), C=given, U=update, GC=of_c,
