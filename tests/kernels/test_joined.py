@@ -282,8 +282,9 @@ def test_nothing_is_joined_where_kernels_do_not_run_or_a_subclass_takes_another_
     with kernels.use("always"):
         assert kernels.joins(state, 32) and not kernels.joins(state.double(), 32)
         assert not kernels.joins(state.repeat(1, 1, 2, 1), 32) and not kernels.joins(state, 33)
-        with patch.object(torch.cuda, "get_device_capability", lambda _: (8, 0)):
-            assert not kernels._runs_joined(torch.device("cuda"))
+        small = launch.H200._replace(shared=164 * 2**10)  # an A100's
+        with patch.object(launch, "describe", lambda _: small):
+            assert not kernels.joins(state, 32)
     assert not called(lambda: model(x).sum().backward(), mode="never")
     assert MHC(16).joins and not MHC(16, without=MAPS).joins and not MHCDelta(16).joins
     assert not type("Still", (MHC,), {"coefficients": lambda self, state: None})(16).joins
