@@ -43,7 +43,7 @@ WIDTHS = {".128": 16, ".64": 8, "16": 2, "8": 1}  # bytes of a load by its modif
 PRODUCT = re.compile(r"mma\S*\.(bf16|f16|tf32)\.\1\b")
 # compute capability times ten -> multiprocessors of an A100, or of an H100 and an H200, and the
 # bytes of shared memory of each
-DEVICES = {80: (108, 164 * 2**10), 90: (132, 228 * 2**10)}
+DEVICES = {80: (108, 164 * 2**10), 90: (132, 228 * 2**10), 100: (148, 228 * 2**10)}
 
 
 def launches(run: Callable[[], object]) -> list[Launch]:

@@ -11,25 +11,28 @@ import torch
 import triton
 import triton.language as tl
 
-BLOCK = 1024  # numbers of a row per program: two loads of 16 bytes in each thread
+BLOCKS = (512, 1024, 2048)  # numbers of a row per program: one, two or four loads of 16 bytes
 
 
 class Copy:
     """Reads `reads` rows of numbers and writes their sum into `writes` rows: about `read` and
-    `written` bytes.
+    `written` bytes. The numbers are random, as those of a state are: some memory is faster for zeros.
 
     There are enough pairs of buffers that none is still in a cache of `cache` bytes when its turn
     comes again.
     """
 
-    def __init__(self, read: int, written: int, device: str = "cuda", cache: int = 0):
+    def __init__(self, read: int, written: int, device: str = "cuda", cache: int = 0,
+                 block: int = 1024):
         ratio = Fraction(written, read).limit_denominator(9)
         times = -(-4 // ratio.denominator)  # so that a program loads four rows or more
         self.reads, self.writes = times * ratio.denominator, times * ratio.numerator
-        self.blocks = max(1, round((read + written) / (self.reads + self.writes) / (4 * BLOCK)))
-        numbers, pairs = self.blocks * BLOCK, 2 + 2 * cache // (read + written)
+        self.block = block
+        self.blocks = max(1, round((read + written) / (self.reads + self.writes) / (4 * block)))
+        numbers, pairs = self.blocks * block, 2 + 2 * cache // (read + written)
         self.nbytes = 4 * numbers * (self.reads + self.writes)
-        self.buffers = [(torch.zeros(self.reads, numbers, dtype=torch.int32, device=device),
+        self.buffers = [(torch.randint(-2**20, 2**20, (self.reads, numbers), dtype=torch.int32,
+                                       device=device),
                          torch.empty(max(self.writes, 1), numbers, dtype=torch.int32,
                                      device=device)) for _ in range(pairs)]
 
@@ -37,8 +40,8 @@ class Copy:
         """Copy so many times, with the next pair of buffers each time."""
         for turn in range(times):
             source, target = self.buffers[turn % len(self.buffers)]
-            _copy[(self.blocks,)](source, target, self.blocks * BLOCK, self.reads, self.writes,
-                                  BLOCK)
+            _copy[(self.blocks,)](source, target, self.blocks * self.block, self.reads,
+                                  self.writes, self.block)
 
 
 @triton.jit

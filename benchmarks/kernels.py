@@ -13,10 +13,11 @@ Before anything is timed, the outputs and all gradients of each contender are co
 reference in float64, at the full size, in memory that held NaN before. A contender with a wrong
 output isn't timed, and one with a wrong gradient has no backward time.
 
-  µs       the median time of one pass on the device, by replays of CUDA graphs that take turns
+  µs       the median time of one pass on the device, by replays of CUDA graphs that take turns. The
+           kernel has two turns, as "kernel" and as "kernel again": they differ by the clock's noise
   copy     the share that a copy takes of this time. The copy reads and writes as many bytes as the
-           pass must at least, in the same ratio, and takes turns with the contenders. A pass that
-           moves each number once and does nothing else has 100 %
+           pass must at least, in the same ratio, at its fastest size of programs, and takes turns
+           with the contenders. A pass that moves each number once and does nothing else has 100 %
   peak     memory that is allocated beside the inputs
   error    ‖got − wanted‖ / ‖wanted‖, the worst of the outputs (forward) and of the gradients
            (backward); ! marks an error above the tolerance, or a kernel's result that is too long
@@ -74,7 +75,10 @@ def contenders(name: str, case: Case, options: Options) -> dict[str, Contender]:
     """Name -> contender, for all that compute a case. The kernel comes first, if there is one."""
     backend = "inductor" if options.device == "cuda" else "aot_eager"
     compiled = torch.compile(case.function, fullgraph=True, dynamic=False, backend=backend)
-    ours = {"kernel": _under("always", case.function)} if case.twin in kernels.TWINS else {}
+    run = _under("always", case.function)
+    # twice, so that a row shows by how much two equal contenders differ
+    ours = {} if case.twin not in kernels.TWINS else {"kernel": run} | (
+        {"kernel again": run} if options.rounds else {})
     found = ours | {"eager": _under("never", case.function), "compiled": _under("never", compiled)}
     known = {who: Contender(run) for who, run in found.items()} | peers(name, options.ddl)
     return {who: contender for who, contender in known.items() if who not in options.without}
@@ -152,10 +156,11 @@ def _poisoned(cuda: bool) -> Iterator[None]:
         yield
 
 
-def measure(name: str, N: int, d: int, options: Options) -> list[dict]:
+def measure(name: str, N: int, d: int, options: Options,
+            given: dict[str, Contender] | None = None) -> list[dict]:
     """One row per contender: its errors, and, unless there are no rounds, its times and memory.
 
-    The row of a contender that fails has the message in place of numbers. With times, there is also
+    Those of `contenders` are measured, unless others are `given`. The row of a contender that fails has the message in place of numbers. With times, there is also
     a row for the copies.
     """
     torch._dynamo.reset()  # Dynamo limits how many versions of a function it keeps
@@ -173,7 +178,7 @@ def measure(name: str, N: int, d: int, options: Options) -> list[dict]:
         cotangents = timing.cotangents_of(timing.outputs_of(case.function, first), seed=1)
     reference = wanted(case, first, cotangents)
     rows, right = [], []
-    for who, contender in contenders(name, case, options).items():
+    for who, contender in (given or contenders(name, case, options)).items():
         row: dict = what | {"contender": who}
         rows.append(row)
         try:
@@ -183,7 +188,7 @@ def measure(name: str, N: int, d: int, options: Options) -> list[dict]:
             row["failed"] = _message(problem)
             continue
         # Triton's interpreter truncates to bfloat16
-        exact = who == "kernel" and name in CASES and (device == "cuda" or coarsest.itemsize == 4)
+        exact = who.startswith("kernel") and name in CASES and (device == "cuda" or coarsest.itemsize == 4)
         # errors of several roundings add up like independent ones
         tolerance = ((KERNEL_TOLERANCE if exact else OTHER_TOLERANCE)[coarsest]
                      * (1 + case.roundings)**0.5)

@@ -2,7 +2,7 @@
 compiled, with kernels and without.
 
     python -m benchmarks.steps --out results/steps_h100.json              on a CUDA device
-    python -m benchmarks.steps --only mhc --modes eager,kernels           a part of it
+    python -m benchmarks.steps --only mhc --modes eager,kernels --slope   a part of it, per layer
     python -m benchmarks.steps --device cpu --out results/steps_cpu.json  on one thread of a CPU, at
                                                     the sizes of `python -m benchmarks.models`
     python -m benchmarks.steps --table5 --out results/steps_table5_h100.json
@@ -12,7 +12,10 @@ A step is a forward pass, a backward pass and fused AdamW. The models take turns
 round. Each ratio is to the first model, the additive one, in the same run: eager over eager,
 compiled over compiled.
 
-On the device, activations are bfloat16 under autocast, and the median of the rounds counts. On the
+On the device, activations are bfloat16 under autocast, and the median of the rounds counts. A row
+has the first and the last decile of its times and of its ratios, and the device's clocks. With
+--slope every model is measured at twice the layers too, and the differences give what one more
+layer takes, without the network's two ends. On the
 CPU, in float32, each round has its own order, and each process gives the median of its rounds'
 ratios. Such medians differ by a few percent, even between a model and its own copy. So several
 processes run one after another, and a row is the mean of their medians, with the half width of its
@@ -35,14 +38,14 @@ import multiprocessing
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean, median, quantiles
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.command import add_output, check_output, require_cuda, rounded
 from benchmarks.models import step_times, training_step
-from benchmarks.timing import turns
+from benchmarks.timing import clocks, turns
 from geolab import kernels
 from geolab.models import Transformer, TransformerConfig
 from geolab.residuals import REGISTRY
@@ -148,13 +151,42 @@ def _beside(plain: dict[tuple[str, str], Callable[[], None]], first: str, name: 
             steps[name, mode] = step
         except RuntimeError as problem:  # a model that can't be compiled or doesn't fit is a result
             row["failed"] = f"{type(problem).__name__}: {problem}".splitlines()[0][:300]
-    times = {key: median(seconds) for key, seconds in turns(steps, repeats).items()}
+    at_work: dict[str, float] = {}
+    times = turns(steps, repeats, meanwhile=lambda: at_work.update(clocks()))
     for mode, row in rows.items():
         if "failed" not in row:
-            row["ms"] = rounded(1e3 * times[name, mode])
-            row["ratio"] = rounded(times[name, mode] / times[first, _against(mode)])
+            own, beside = times[name, mode], times[first, _against(mode)]
+            row |= {"ms": rounded(1e3 * median(own)),
+                    "ratio": rounded(median(own) / median(beside)),
+                    "ms_deciles": [rounded(1e3 * x) for x in deciles(own)],
+                    "ratio_deciles": [rounded(x) for x in deciles(
+                        [a / b for a, b in zip(own, beside, strict=True)])],
+                    "clocks": at_work}
         print(line(row), flush=True)
     return list(rows.values())
+
+
+def deciles(numbers: list[float]) -> tuple[float, float]:
+    """The first and the last decile; of a single number, this number."""
+    found = quantiles(numbers, n=10) if len(numbers) > 1 else numbers
+    return found[0], found[-1]
+
+
+def slopes(few: list[dict], many: list[dict]) -> list[dict]:
+    """A row per model and mode of what one more layer takes: the differences between the rows at
+    some layers and those at more of them, over those of the first model.
+    """
+    def more(a: dict, b: dict) -> float:
+        return (b["ms"] - a["ms"]) / (b["layers"] - a["layers"])
+
+    pairs = {(a["residual"], a["mode"]): (a, b) for a, b in zip(few, many, strict=True)
+             if "ms" in a and "ms" in b}
+    first = few[0]["residual"]
+    return [{"residual": name, "mode": mode, "layers": "one more",
+             "parameters": (b["parameters"] - a["parameters"]) // (b["layers"] - a["layers"]),
+             "ms": rounded(more(a, b)),
+             "ratio": rounded(more(a, b) / more(*pairs[first, _against(mode)]))}
+            for (name, mode), (a, b) in pairs.items() if (first, _against(mode)) in pairs]
 
 
 def _against(mode: str) -> str:
@@ -202,6 +234,8 @@ def main(arguments: list[str] | None = None) -> None:
                             help=f"default {SIZES['cuda'][name]}; {SIZES['cpu'][name]} on the CPU")
     parser.add_argument("--processes", type=int, default=6,
                         help="processes on the CPU, one after another (default %(default)s)")
+    parser.add_argument("--slope", action="store_true",
+                        help="on a device, measure at twice the layers too: what one more takes")
     parser.add_argument("--table5", action="store_true",
                         help="the models of E-MHC-Geo's table 5, at their own sizes, with batch 64 "
                              "and length 127")
@@ -213,6 +247,9 @@ def main(arguments: list[str] | None = None) -> None:
     for kind, got, there in (("--only", names, known), ("--modes", modes, MODES)):
         if strange := [name for name in got if name not in there]:
             parser.error(f"{kind} must be among {', '.join(there)}, got {', '.join(strange)}")
+    if given.slope and (given.device == "cpu" or given.table5):
+        parser.error("--slope measures the backbone on a CUDA device, got "
+                     + ("--table5" if given.table5 else "--device cpu"))
     if given.processes < 1:
         parser.error(f"--processes must be at least 1, got {given.processes}")
     check_output(parser, given)
@@ -225,10 +262,12 @@ def main(arguments: list[str] | None = None) -> None:
     if given.table5:
         size = TABLE5_SIZE | {"repeats": size["repeats"]}
     modes = list(dict.fromkeys([_against(mode) for mode in modes] + modes))
-    config = None if given.table5 else configuration(given.device, size)
-    makers = {name: TABLE5[name].trunk if given.table5 else partial(Transformer, config, name)
-              for name in dict.fromkeys([known[0], *names])}
     rows: list[dict] = []
+
+    def makers(size: dict) -> Makers:
+        config = None if given.table5 else configuration(given.device, size)
+        return {name: TABLE5[name].trunk if given.table5 else partial(Transformer, config, name)
+                for name in dict.fromkeys([known[0], *names])}
 
     def write(path: Path, force: str = "") -> None:
         record(path, QUESTION,
@@ -237,14 +276,24 @@ def main(arguments: list[str] | None = None) -> None:
     so_far = given.out and given.out.with_suffix(".partial.json")
     if given.device == "cuda":
         torch.manual_seed(0)
-        for found in on_cuda(makers, modes, size):
-            rows += found
-            if so_far:
-                write(so_far, "one residual more")
+        by_depth: list[list[dict]] = []
+        for factor in (1, 2)[:1 + given.slope]:
+            # the models of table 5 have depths of their own
+            deep = size if given.table5 else size | {"layers": factor * size["layers"]}
+            by_depth.append([])
+            for found in on_cuda(makers(deep), modes, deep):
+                found = [row | ({"layers": deep["layers"]} if given.slope else {}) for row in found]
+                by_depth[-1] += found
+                rows += found
+                if so_far:
+                    write(so_far, "one residual more")
+        if given.slope:
+            rows += slopes(*by_depth)
+            print("one layer more:", *map(line, rows[2 * len(by_depth[0]):]), sep="\n")
     else:
         torch.set_num_threads(1)  # as in each process, so that the file says it
         size |= {"processes": given.processes}
-        rows = on_cpu(makers, modes, size)
+        rows = on_cpu(makers(size), modes, size)
         print("\n".join(map(line, rows)))
     if given.out:
         write(given.out, given.force)

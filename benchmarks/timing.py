@@ -7,8 +7,10 @@ turns.
 """
 
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from statistics import median
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -73,15 +75,24 @@ def recorded(run: Callable[[], object]) -> torch.cuda.CUDAGraph:
 
 
 def copied(read: int, written: int, times: int) -> tuple[Callable[[], None], int]:
-    """Return the replay of a graph with `times` copies (see `Copy`), and the bytes of one copy."""
-    from benchmarks.copies import Copy  # which needs Triton
+    """Return the replay of a graph with `times` copies (see `Copy`), and the bytes of one copy.
 
-    copy = Copy(read, written, "cuda", cache_bytes())
-    return recorded(lambda: copy.run(times)).replay, copy.nbytes
+    The size of its programs is the fastest of BLOCKS.
+    """
+    from benchmarks.copies import BLOCKS, Copy  # which needs Triton
+
+    copies = [Copy(read, written, "cuda", cache_bytes(), block) for block in BLOCKS]
+    graphs = [recorded(partial(copy.run, times)) for copy in copies]
+    seconds = turns({place: graph.replay for place, graph in enumerate(graphs)}, rounds=7)
+    best = min(seconds, key=lambda place: median(seconds[place]) / copies[place].nbytes)
+    return graphs[best].replay, copies[best].nbytes
 
 
-def turns(runs: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 3,
-          meanwhile: Callable[[], object] = lambda: None) -> dict[str, list[float]]:
+Name = TypeVar("Name", bound=Hashable)
+
+
+def turns(runs: Mapping[Name, Callable[[], object]], rounds: int, warm_up: int = 3,
+          meanwhile: Callable[[], object] = lambda: None) -> dict[Name, list[float]]:
     """Seconds of each run in each round, between events on the device.
 
     In a round every run has one turn. The first `warm_up` rounds don't count. When all runs are on

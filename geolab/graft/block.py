@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from geolab.graft.rules import Rule, known_rule
 from geolab.residuals import HyperConnections, Normed, Residual, make_residual
+from geolab.residuals.base import untouched
 
 
 def make_residuals(residual: str | type[Residual], width: int, count: int,
@@ -45,12 +46,17 @@ def through(residuals: Sequence[Residual], x: Tensor, sublayers: Iterable[tuple]
         sublayers: (norm, F) or (None, F, norm) for each residual, as in `Rule`.
     Returns: the state, or (B, T, D) from the last block.
     """
-    first, last = residuals[0], residuals[-1]
+    first, last, sublayers = residuals[0], residuals[-1], list(sublayers)
     state = first.expand(x) if first.first else x
+    # each sublayer but the last leaves the write of its state to the next one
+    joined = all(residual.joins and untouched(residual) for residual in residuals) \
+        and all(len(sublayer) == 2 for sublayer in sublayers)
     for residual, (norm, f, *after) in zip(residuals, sublayers, strict=True):
-        state = residual(state, Normed(f, norm))
+        step = residual.step if joined else residual
+        state = step(state, Normed(f, norm))
         for post_norm in after:
             state = post_norm(state)
+    state = state.written() if joined else state
     return leave(last, state) if last.last else state
 
 

@@ -29,9 +29,12 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MODES = ("auto", "always", "never")
 # A thread holds n² numbers in registers. With more streams than this, operators use no kernels.
 MOST_STREAMS = 8
-# On Hopper the joined backward pass spills 40 bytes per thread. With more streams, or on an A100,
-# it spills more.
+# With four streams the joined backward pass spills 40 bytes per thread on Hopper and none on
+# Blackwell. With more streams it spills more.
 MOST_JOINED = 4
+# The bytes of shared memory of a joined program. Hopper and the large Blackwell GPUs have so much;
+# an A100, smaller GPUs and those of AMD don't, and get one kernel after the other.
+SHARED_JOINED = 212 * 2**10
 # The outputs of `rms_linear`. With more of them, a separate matrix product is the better choice.
 MOST_OUTPUTS = 128
 
@@ -91,7 +94,7 @@ def constant(function: Callable) -> Callable:
 
 @constant  # a trace can't ask a device
 def _runs_joined(device: torch.device) -> bool:
-    return device.type != "cuda" or torch.cuda.get_device_capability(device)[0] == 9
+    return import_module("geolab.kernels.launch").describe(device).shared >= SHARED_JOINED
 
 
 def mode() -> str:

@@ -21,8 +21,6 @@ features, and `_join` adds up their results.
 Legend: N tokens, D features each, O float32 outputs, padded to OUTPUTS; r = 1 / rms x.
 """
 
-from functools import cache
-
 import torch
 import triton
 import triton.language as tl
@@ -34,14 +32,17 @@ from geolab.kernels.tiles import Layout, ReadGradients, Write, WriteGradients
 
 NUMBERS = 32768 if INTERPRETED else 2048  # outputs of tokens, in a program of `_join` or `_scale`
 PACK = 4096 if INTERPRETED else 64  # columns of W, in a program of `_pack`
+# for bfloat16 data and up to 32 outputs
+FORWARD, BACKWARD = Layout(64, 128, 4, stages=3), Layout(32, 128, 8, stages=3)
+SHARED = 81 * 2**10  # bytes of shared memory that FORWARD takes
 
 
 @twin
 def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """W (x / rms x), as `operators.rms_linear`, for up to 128 outputs.
 
-    The forward pass moves D numbers per token, and the backward pass 2D. From compute capability
-    8.0 on, bfloat16 data are multiplied with the 16-bit halves of W and of the gradient.
+    The forward pass moves D numbers per token, and the backward pass 2D. Where matrix units take
+    bfloat16, such data are multiplied with the 16-bit halves of W and of the gradient.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     require("x", x=x, weight=weight)
@@ -49,25 +50,12 @@ def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return y
 
 
-@cache
-def _device(device: torch.device) -> tuple[int, tuple[int, int]]:
-    """The number of a device's multiprocessors, and its compute capability. A CPU counts as an
-    H200.
-    """
-    if device.type != "cuda":
-        return 132, (9, 0)
-    found = torch.cuda.get_device_properties(device)
-    return found.multi_processor_count, (found.major, found.minor)
-
-
 def _products(dtype: torch.dtype, device: torch.device) -> str:
-    """Choose the form of products for data of this dtype: see `tiles.product`.
-
-    Matrix units for these formats came with compute capability 8.0. The interpreter has none.
-    """
-    if INTERPRETED or _device(device)[1] < (8, 0):
-        return "ieee"
-    return "halves" if dtype == torch.bfloat16 else "tf32x3"
+    """Choose the form of products for data of this dtype: see `tiles.product`."""
+    found = launch.describe(device)
+    if dtype == torch.bfloat16 and found.halves:
+        return "halves"
+    return "tf32x3" if found.tf32 else "ieee"
 
 
 def _padded(outputs: int) -> int:
@@ -76,9 +64,8 @@ def _padded(outputs: int) -> int:
 
 def _launch(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor) -> None:
     halves = _products(x.dtype, x.device) == "halves"
-    # 80 KB of shared memory are more than a program gets on smaller devices
-    large = halves and len(weight) <= 32 and _device(x.device)[1][0] in (9, 10)
-    layout = Layout(64, 128, 4, stages=3) if large else Layout(128, 64 if halves else 32, 8)
+    large = halves and len(weight) <= 32 and launch.describe(x.device).shared >= SHARED
+    layout = FORWARD if large else Layout(128, 64 if halves else 32, 8)
     state_forward(x.unsqueeze(-2), weight, eps, y, r, None, layout)
 
 
@@ -90,8 +77,8 @@ def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor,
     """
     (N, n, d), O, products = sizes(x, 2), len(weight), _products(x.dtype, x.device)
     tokens, features = (64, 512) if INTERPRETED else layout[:2]
-    blocks = cdiv(N, tokens)
-    parts = min(max(1, layout.programs * _device(x.device)[0] // blocks), cdiv(d, 4 * features))
+    blocks, at_once = cdiv(N, tokens), layout.programs * launch.describe(x.device).multiprocessors
+    parts = min(max(1, at_once // blocks), cdiv(d, 4 * features))
     share = cdiv(d, parts * features) * features
     parts = cdiv(d, share)
     sums, squares = (y, r) if parts == 1 else (buffer(parts, N, O, like=y),
@@ -111,7 +98,7 @@ def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor,
 def _launch_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor, grad_x: Tensor,
                      grad_w: Tensor) -> None:
     small, products = len(weight) <= 32, _products(x.dtype, x.device)
-    layout = (Layout(32, 128, 8, stages=3) if small and products == "halves"
+    layout = (BACKWARD if small and products == "halves"
               else Layout(32, 64, 4 if small else 8))
     state_backward(grad, x.unsqueeze(-2), weight, y, r, grad_x, grad_w, None, None, layout)
 
@@ -131,9 +118,10 @@ def state_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor
     few = NUMBERS // _padded(O)
     _scale[(cdiv(N, few),)](grad, y, r, a, shrink, N, n * d, O, _padded(O), few, products)
     tokens, features = (64, 512) if INTERPRETED else layout[:2]
-    wide = cdiv(d, features)
-    parts = max(1, min(layout.programs * _device(x.device)[0] // wide, cdiv(N, tokens)))
-    given, update, of_given, of_update = write or (y, x, y[:0], grad_x)
+    wide, at_once = cdiv(d, features), layout.programs * launch.describe(x.device).multiprocessors
+    parts = max(1, min(at_once // wide, cdiv(N, tokens)))
+    # without a write nothing is summed, and not into y, whose version autograd watches
+    given, update, of_given, of_update = write or (y, x, buffer(0, like=y), grad_x)
     of_w, of_c = buffer(parts, *grad_w.shape, like=y), buffer(wide, *of_given.shape, like=y)
     _backward[(wide, parts)](
         a, shrink, x, weight, grad_x, of_w, *(read or (x, x, y)), C=given, U=update, GC=of_c,

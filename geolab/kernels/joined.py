@@ -33,6 +33,9 @@ from geolab.kernels import generate, launch
 from geolab.kernels.launch import buffer, expanded, twin
 from geolab.kernels.tiles import Layout, ReadGradients, Write, WriteGradients
 
+# for bfloat16 states
+FORWARD, BACKWARD = Layout(64, 64, 8, stages=3), Layout(16, 64, 4, stages=3)
+
 
 @twin
 def stream_generate(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor, tuple]:
@@ -84,8 +87,8 @@ def _launch(x: Tensor, weight: Tensor, eps: float, c: Tensor | None, h: Tensor |
         generate._launch(x.flatten(-2), weight, eps, y, r)
         return
     # three tiles with a float32 update don't fit into shared memory
-    layout = (Layout(64, 64, 8, stages=3 if h.element_size() == 2 else 2)
-              if x.dtype == torch.bfloat16
+    most = FORWARD.stages if h.element_size() == 2 else 2
+    layout = (FORWARD._replace(stages=min(FORWARD.stages, most)) if x.dtype == torch.bfloat16
               else Layout(64, min(32, 128 // launch.power_of_two(x.shape[-2])), 8))
     generate.state_forward(x, weight, eps, y, r, Write(c, h, z), layout)
 
@@ -94,7 +97,7 @@ def _launch_backward(gz: Tensor, gy: Tensor, gu: Tensor, a: Tensor, x: Tensor, w
                      c: Tensor | None, h: Tensor | None, y: Tensor, r: Tensor, gx: Tensor,
                      gw: Tensor, gc: Tensor, gh: Tensor) -> None:
     write = None if h is None else WriteGradients(c, h, gc, gh)
-    layout = (Layout(16, 64, 4, stages=3) if x.dtype == torch.bfloat16
+    layout = (BACKWARD if x.dtype == torch.bfloat16
               else Layout(32, 32, 8, programs=1))
     generate.state_backward(gy, x, weight, y, r, gx, gw, ReadGradients(gz, gu, a), write,
                             layout)

@@ -4,8 +4,9 @@ memory for outputs, and the checks whose messages name an argument.
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import wraps
+from functools import cache, wraps
 from math import prod
+from typing import NamedTuple
 
 import torch
 import triton
@@ -18,6 +19,34 @@ from geolab.kernels import DTYPES, batched
 TWINS: dict[str, Callable] = {}  # every kernel, by the name of its operator
 allocate = torch.empty  # tests replace it, so that outputs begin as NaN
 INTERPRETED = triton.knobs.runtime.interpret
+
+
+# ---------------------------------------------------------------- devices
+
+class Device(NamedTuple):
+    """What a kernel asks of a device."""
+
+    multiprocessors: int
+    shared: int    # the bytes of shared memory that a program may have
+    halves: bool   # whether matrix units multiply bfloat16 numbers
+    tf32: bool     # whether they multiply tf32 numbers, as sums of three products
+
+
+# the interpreter has no matrix units
+H200 = Device(132, 227 * 2**10, halves=not INTERPRETED, tf32=not INTERPRETED)
+
+
+@cache
+def describe(device: torch.device) -> Device:
+    """What this device has. A CPU counts as an H200."""
+    if device.type != "cuda":
+        return H200
+    number = torch.cuda.current_device() if device.index is None else device.index
+    found = triton.runtime.driver.active.utils.get_device_properties(number)
+    # an AMD device reports a number of its own as its capability
+    ampere = torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
+    return Device(found["multiprocessor_count"], found["max_shared_mem"],
+                  ampere or torch.version.hip is not None, ampere)
 
 
 # ---------------------------------------------------------------- an operator and its gradient

@@ -15,6 +15,7 @@ from geolab.models.config import TransformerConfig
 from geolab.models.layers import MLP, Attention, Layer, make_norm, require_length
 from geolab.operators import recomputed
 from geolab.residuals import Residual, make_residual
+from geolab.residuals.base import untouched
 
 
 class Transformer(nn.Module):
@@ -68,6 +69,15 @@ class Transformer(nn.Module):
         first: Residual = self.layers[0].residual
         return first.outer
 
+    @property
+    def joined(self) -> bool:
+        """Whether each sublayer leaves the write of its state to the next one, whose kernel does
+        both: all residuals can, and nobody looks at a state in between.
+        """
+        return self.config.norm_at == "pre" and all(
+            layer.residual.joins and untouched(layer) and untouched(layer.residual)
+            for layer in self.layers)
+
     def extra_repr(self) -> str:
         return repr(self.config)
 
@@ -91,9 +101,7 @@ class Transformer(nn.Module):
         if self.config.positions == "learned":
             x = x + self.position[:, :x.shape[1]]
         state = self.layers[0].residual.expand(x)
-        # probes look at each state, without gradients
-        joined = (torch.is_grad_enabled() and self.config.norm_at == "pre"
-                  and all(layer.residual.joins for layer in self.layers))
+        joined = self.joined
         layers, size = list(self.layers), self.recompute or len(self.layers)
         for start in range(0, len(layers), size):
             run = partial(_through, layers[start:start + size], joined)

@@ -83,7 +83,7 @@ def held_run(model: nn.Module, x: Any, change: Callable[[int, Any], Any] | None 
         return new
 
     with ExitStack() as around:
-        around.enter_context(kernels.use("never"))  # a joined backward pass runs only once
+        around.enter_context(kernels.use("never"))  # they would hide their nonlinear functions
         around.enter_context(_Held())
 
         def put_around(part: nn.Module, name: str, function: Callable) -> None:

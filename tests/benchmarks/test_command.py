@@ -14,14 +14,16 @@ from geolab import kernels
 COMMANDS = {"assembly": ([], "passes", []),
             "cayley_cpu": ([], "measured", []),
             "kernels": (["--interpret", "--only", "stream_read"], "run", {"rows": []}),
+            "layouts": ([], "compiled", []),
             "mixes": ([], "measured", []),
+            "profile": (["--device", "cpu"], "measure", {"rows": [], "step_us": 1.0}),
             "steps": (["--device", "cpu"], "on_cpu", [])}
 
 
 @pytest.fixture(params=COMMANDS)
 def run(request, monkeypatch):
     """A command that measures nothing."""
-    if request.param in ("assembly", "kernels"):
+    if request.param in ("assembly", "kernels", "layouts"):
         pytest.importorskip("triton")
     arguments, measures, nothing = COMMANDS[request.param]
     module = importlib.import_module(f"benchmarks.{request.param}")

@@ -15,15 +15,16 @@ interpreted = pytest.mark.skipif(not launch.INTERPRETED,
 @pytest.mark.parametrize("read, written, ratio", [
     (40_000, 10_000, (4, 1)), (90_000, 50_000, (9, 5)), (80_000, 100, (4, 0)),
     (400_000, 700_000, (4, 7))])
-def test_it_moves_what_it_says(read, written, ratio):
+@pytest.mark.parametrize("block", copies.BLOCKS)
+def test_it_moves_what_it_says(read, written, ratio, block):
     from benchmarks.traffic import traffic
-    copy = copies.Copy(read, written, "cpu")
+    copy = copies.Copy(read, written, "cpu", block=block)
     with traffic() as moved:
         copy.run(1)
     assert (copy.reads, copy.writes) == ratio
     marks = 0 if copy.writes else 4 * copy.blocks
     assert moved.asked == moved.distinct == copy.nbytes + marks
-    assert abs(copy.nbytes - read - written) <= 2 * copies.BLOCK * sum(ratio)
+    assert abs(copy.nbytes - read - written) <= 2 * copy.block * sum(ratio)
 
 
 @interpreted

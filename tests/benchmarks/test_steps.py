@@ -46,12 +46,14 @@ def test_on_a_device_every_mode_is_measured_beside_the_additive_block_in_the_sam
                     ("additive", "kernels"): 10, ("mhc", "eager"): 20, ("mhc", "kernels"): 11,
                     ("mhc", "compiled"): 8}
 
-    def turns(runs, rounds):
+    def turns(runs, rounds, meanwhile):
         for step in runs.values():
             step()
+        meanwhile()
         return {name: [1e-3 * milliseconds[name]] * rounds for name in runs}
 
     monkeypatch.setattr(steps, "turns", turns)
+    monkeypatch.setattr(steps, "clocks", lambda: {"MHz": 1980.0})
     monkeypatch.setattr(steps, "_peak", lambda step: 2**30)
     monkeypatch.setattr(torch, "compile", lambda model: model)
     config = steps.configuration("cuda", {"width": 16, "layers": 1, "heads": 2, "hidden": 32,
@@ -61,7 +63,8 @@ def test_on_a_device_every_mode_is_measured_beside_the_additive_block_in_the_sam
                                            device="cpu") for row in found]
     ratios = {row["mode"]: row["ratio"] for row in rows if row["residual"] == "mhc"}
     assert ratios == {"eager": 2, "kernels": 1.1, "compiled": 1.6}
-    assert all(row["peak_bytes"] == 2**30 for row in rows)
+    assert all(row["peak_bytes"] == 2**30 and row["clocks"] == {"MHz": 1980.0}
+               and row["ratio_deciles"] == [row["ratio"]] * 2 for row in rows)
 
 
 def test_a_mode_that_fails_is_a_row_with_its_message(monkeypatch):
@@ -72,7 +75,8 @@ def test_a_mode_that_fails_is_a_row_with_its_message(monkeypatch):
             return super().forward(x)
 
     monkeypatch.setattr(steps, "Run", Refuses)
-    monkeypatch.setattr(steps, "turns", lambda runs, rounds: {name: [1.0] for name in runs})
+    monkeypatch.setattr(steps, "turns", 
+                        lambda runs, rounds, meanwhile: {name: [1.0] for name in runs})
     monkeypatch.setattr(steps, "_peak", lambda step: 0)
     config = steps.configuration("cuda", {"width": 16, "layers": 1, "heads": 2, "hidden": 32,
                                           "length": 5})
@@ -80,6 +84,17 @@ def test_a_mode_that_fails_is_a_row_with_its_message(monkeypatch):
                                         ["eager", "kernels"], SIZE, device="cpu")
     assert eager["ratio"] == 1 and "ratio" not in with_kernels
     assert with_kernels["failed"] == "RuntimeError: out of memory"
+
+
+def test_one_more_layer_takes_what_the_depths_differ_by():
+    def row(name, layers, ms):
+        return {"residual": name, "mode": "eager", "layers": layers, "ms": ms, "parameters": layers}
+
+    few = [row("additive", 4, 50.0), row("mhc", 4, 60.0)]
+    many = [row("additive", 8, 90.0), row("mhc", 8, 110.0)]
+    plain, mhc = steps.slopes(few, many)
+    assert plain["ms"] == 10 and plain["ratio"] == 1 and mhc["ms"] == 12.5 and mhc["ratio"] == 1.25
+    assert steps.slopes(few, [many[0], {"residual": "mhc", "mode": "eager"}]) == [plain]
 
 
 def test_the_backbone_on_a_device_is_as_wide_as_it_says():
@@ -93,6 +108,7 @@ def test_the_backbone_on_a_device_is_as_wide_as_it_says():
     (["--only", "plus"], "--only must be among additive, "), (["--modes", "fast"], "got fast"),
     (["--device", "cpu", "--processes", "0"], "--processes must be at least 1, got 0"),
     (["--device", "cpu", "--modes", "kernels"], "kernels need a CUDA device"),
+    (["--device", "cpu", "--slope"], "--slope measures the backbone on a CUDA device"),
     pytest.param([], "PyTorch sees none",
                  marks=pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU measures"))])
 def test_it_says_what_is_missing(arguments, message, capsys):

@@ -95,6 +95,15 @@ def test_a_kernel_refuses_second_derivatives_and_batched_gradients_by_name(name,
     assert all(x.isfinite().all() for x in torch.autograd.grad(loss, inputs))
 
 
+@every_case
+def test_a_graph_that_is_kept_gives_its_gradients_again(name):
+    function, inputs = CASES[name].function, [x.requires_grad_() for x in given(name)]
+    with kernels.use("always"):
+        loss = squares(function(*inputs))
+        first = torch.autograd.grad(loss, inputs, retain_graph=True)
+        assert_close(torch.autograd.grad(loss, inputs), first, rtol=0, atol=0)
+
+
 @pytest.fixture
 def mesh():
     """One process as a group of processes."""

@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from benchmarks.cases import split
 from benchmarks.traffic import traffic
 from geolab import kernels, operators
+from geolab.graft import graft
 from geolab.kernels import joined, launch, streams
 from geolab.models import Transformer, TransformerConfig
 from geolab.residuals import MHC
@@ -243,11 +244,36 @@ def test_a_network_joins_all_its_sublayers(device):
     calls = called(lambda: model(x))
     assert calls == {"stream_generate": 1, "stream_join": 3, "stream_read": 4,
                      "stream_mix_write": 1, "sinkhorn": 4}
-    # without gradients probes look at each state; a norm after the residual needs it
-    with torch.no_grad():
-        assert called(lambda: model(x))["stream_mix_write"] == 4
-    behind, x = network(device, norm_at="post")
+    for context in (torch.no_grad, torch.inference_mode):
+        with context():
+            assert called(lambda: model(x)) == calls
+    behind, x = network(device, norm_at="post")  # the norm needs each state
     assert called(lambda: behind(x))["stream_join"] == 0
+
+
+def test_who_looks_at_the_states_of_a_network_sees_states(device):
+    model, x = network(device)
+    seen = []
+    with kernels.use("always"):
+        wanted = model(x)
+        for module in (*model.layers, *(layer.residual for layer in model.layers)):
+            hook = module.register_forward_hook(lambda module, args, state: seen.append(state))
+            assert called(lambda: assert_close(model(x), wanted))["stream_join"] == 0
+            hook.remove()
+    assert len(seen) == 2 * len(model.layers)
+    assert all(state.shape == (2, 5, 4, 16) for state in seen)
+
+
+def test_a_grafted_block_joins_its_sublayers(device):
+    block = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=True,
+                                             device=device, dropout=0.0)
+    model = graft(torch.nn.TransformerEncoder(block, 2, enable_nested_tensor=False), "mhc",
+                  iterations=2)
+    x = normal(2, 5, 16, seed=1, device=device)
+    with kernels.use("never"):
+        wanted = model(x)
+    calls = called(lambda: assert_close(model(x), wanted, rtol=1e-4, atol=1e-5))
+    assert calls["stream_join"] == calls["stream_mix_write"] == calls["stream_generate"] == 2
 
 
 def test_nothing_is_joined_where_kernels_do_not_run_or_a_subclass_takes_another_step(device):
@@ -256,8 +282,9 @@ def test_nothing_is_joined_where_kernels_do_not_run_or_a_subclass_takes_another_
     with kernels.use("always"):
         assert kernels.joins(state, 32) and not kernels.joins(state.double(), 32)
         assert not kernels.joins(state.repeat(1, 1, 2, 1), 32) and not kernels.joins(state, 33)
-        with patch.object(torch.cuda, "get_device_capability", lambda _: (8, 0)):
-            assert not kernels._runs_joined(torch.device("cuda"))
+        small = launch.H200._replace(shared=164 * 2**10)  # an A100's
+        with patch.object(launch, "describe", lambda _: small):
+            assert not kernels.joins(state, 32)
     assert not called(lambda: model(x).sum().backward(), mode="never")
     assert MHC(16).joins and not MHC(16, without=MAPS).joins and not MHCDelta(16).joins
     assert not type("Still", (MHC,), {"coefficients": lambda self, state: None})(16).joins

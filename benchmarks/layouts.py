@@ -1,0 +1,153 @@
+"""The layouts that `rms_linear` and `stream_join` could have, one after the other: what the
+compiler makes of each, and on a GPU its time.
+
+    python -m benchmarks.layouts --out results/layouts.json      compiled for Hopper, without a GPU
+    python -m benchmarks.layouts --capability 100                for Blackwell
+    python -m benchmarks.layouts --clock --out results/layouts_h100.json      on a CUDA device
+
+The first layout of a pass is the one that ships. The file keeps every layout that was tried, so
+that "the fastest" can be checked. Three arguments go before a clock. A program that spills moves
+bytes that nobody counts. A part of a wave at the end leaves multiprocessors idle. And each tile of
+tokens reads W again from the L2 cache, so long tiles read it less often: `weights` says how many
+bytes of W the programs read, over the bytes of the state.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from benchmarks import kernels as clock
+from benchmarks.assembly import DEVICES, passes, report
+from benchmarks.cases import CASES, SIZES, STREAMS
+from benchmarks.command import add_output, check_output, require_cuda, rounded
+from benchmarks.peers import Contender
+from geolab import kernels
+from geolab.kernels import every_twin
+from geolab.kernels.tiles import Layout
+from studies.engine.results import record
+
+every_twin()
+from geolab.kernels import generate, joined  # noqa: E402
+
+HOMES = {"rms_linear": generate, "stream_join": joined}
+# (operator, pass) -> what is tried beside the layout that ships
+TRIED = {
+    ("rms_linear", "forward"): [
+        Layout(128, 128, 8, 3, 1), Layout(256, 64, 8, 4, 1), Layout(128, 64, 4, 3, 2),
+        Layout(64, 64, 4, 4, 3)],
+    ("rms_linear", "backward"): [
+        Layout(64, 64, 4, 3, 2), Layout(64, 64, 4, 4, 3), Layout(64, 128, 4, 3, 2),
+        Layout(64, 128, 8, 3, 1)],
+    ("stream_join", "forward"): [
+        Layout(64, 32, 4, 3, 2), Layout(128, 32, 8, 3, 1), Layout(64, 32, 4, 2, 2),
+        Layout(64, 64, 8, 2, 2)],
+    ("stream_join", "backward"): [
+        Layout(32, 64, 8, 3, 1), Layout(32, 32, 4, 3, 2), Layout(16, 64, 8, 3, 2),
+        Layout(32, 32, 8, 3, 2)],
+}
+QUESTION = "the layouts of the kernels that multiply a state by W"
+
+
+def layouts(name: str, side: str) -> list[Layout]:
+    """The layouts of a pass, forward or backward: the one that ships, then what is tried."""
+    return [getattr(HOMES[name], side.upper()), *TRIED[name, side]]
+
+
+@contextmanager
+def laid_out(name: str, side: str, layout: Layout) -> Iterator[None]:
+    """A context in which the pass has this layout."""
+    with patch.object(HOMES[name], side.upper(), layout):
+        yield
+
+
+def weights(name: str, N: int, d: int, layout: Layout) -> float:
+    """How many bytes of W's halves the tiles of tokens read, over those of a bfloat16 state."""
+    outputs = generate._padded(STREAMS * (STREAMS + 2))
+    return -(-N // layout.tokens) * 2 * outputs / N
+
+
+def compiled(name: str, side: str, N: int, d: int, capability: int) -> Iterator[dict]:
+    """A row per layout: what the compiler makes of the pass's main kernel."""
+    for place, layout in enumerate(layouts(name, side)):
+        row = {"operator": name, "pass": side, "N": N, "d": d, "ships": not place,
+               "layout": layout._asdict()}
+        with laid_out(name, side, layout):
+            found = [launch for launch in passes(CASES[name], N, d)
+                     if launch[0].fn.__name__ == f"_{side}"]
+        try:
+            row |= report(*found[0], capability)
+        except Exception as problem:  # that a layout doesn't compile is a result
+            row["failed"] = f"{type(problem).__name__}: {problem}".splitlines()[0][:300]
+        if side == "forward":
+            row["weights"] = rounded(weights(name, N, d, layout))
+        yield row
+
+
+def contenders(name: str, side: str) -> dict[str, Contender]:
+    """The operator in each layout of a pass; the shipped one twice, so that noise can be seen."""
+    def runs(layout: Layout) -> Callable[..., Tensor | tuple[Tensor, ...]]:
+        def run(*inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
+            # the backward pass of a graph is captured later, so the layout stays till the next one
+            setattr(HOMES[name], side.upper(), layout)
+            with kernels.use("always"):
+                return CASES[name].function(*inputs)
+
+        return run
+
+    shipped, *others = layouts(name, side)
+    return {"kernel": Contender(runs(shipped)), "kernel again": Contender(runs(shipped)),
+            **{" ".join(map(str, layout)): Contender(runs(layout)) for layout in others}}
+
+
+def timed(name: str, side: str, N: int, d: int, rounds: int) -> list[dict]:
+    """A row per layout with errors and times, and one of a copy, as `benchmarks.kernels` has."""
+    with laid_out(name, side, layouts(name, side)[0]):
+        found = clock.measure(name, N, d, clock.Options(rounds=rounds), contenders(name, side))
+    return [row | {"pass": side} for row in found]
+
+
+def line(row: dict) -> str:
+    """One row of the printed table."""
+    layout = " ".join(f"{value:>3}" for value in row["layout"].values())
+    numbers = row.get("failed") or (
+        f"{row['registers']:>4} registers {row['stack']:>4} spilled {row['shared'] // 1024:>4} KB "
+        f"{row['resident']:>2} at once {row['waves']:>6.3g} waves"
+        + (f"  W {row['weights']:>4.0%}" if "weights" in row else ""))
+    return (f"{row['operator']:<12} {row['pass']:<9} {row['N']:>5} {row['d']:>4}  {layout}  "
+            f"{'ships ' if row['ships'] else '      '}{numbers}")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.layouts", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--capability", type=int, choices=DEVICES, default=90,
+                        help="the GPU's compute capability, times ten (default %(default)s)")
+    parser.add_argument("--clock", action="store_true", help="time them on a CUDA device")
+    parser.add_argument("--rounds", type=int, default=9, help="of the clock (default %(default)s)")
+    add_output(parser)
+    given = parser.parse_args(arguments)
+    if given.rounds < 1:
+        parser.error(f"--rounds must be at least 1, got {given.rounds}")
+    check_output(parser, given)
+    if given.clock:
+        require_cuda(parser, "without --clock they are compiled")
+    rows: list[dict] = []
+    for name, side in TRIED:
+        for N, d in SIZES[CASES[name].kind]:
+            if given.clock:
+                rows += timed(name, side, N, d, given.rounds)
+                continue
+            for row in compiled(name, side, N, d, given.capability):
+                rows.append(row)
+                print(line(row), flush=True)
+    if given.out:
+        record(given.out, QUESTION, {"capability": given.capability, "n": STREAMS, "rows": rows}
+               | ({} if given.clock else {"device": "none"}), force=given.force)
+
+
+if __name__ == "__main__":
+    main()
