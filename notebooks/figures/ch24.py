@@ -27,7 +27,6 @@ AMBER, BLACK, WARM = "#e69f00", "#333333", "#f4c7a5"
 COLORS = {"computing": ACCENT, "waiting": "white", "residual": SECOND, "optimizer": AMBER,
           "wires": BLACK}
 CLOCKED = results.read(results.FOLDER / "steps_h100.json")
-GRAFTS = results.stored("real_graft")["grafts"]
 
 
 # ---------------------------------------------------------------- the bill
@@ -310,9 +309,9 @@ def draw_kept(group: int) -> Figure:
     axes.axhline(6 * SUBLAYERS, color=BLACK, linestyle="--", linewidth=1.3)
     axes.text(0.5, 6 * SUBLAYERS + 4, "keep all: 144", fontsize=10)
     axes.axvline(SUBLAYERS, color=QUIET, linewidth=1)
-    axes.text(SUBLAYERS / 2, 122, "forward", ha="center")
-    axes.text(2 * SUBLAYERS, 122, "backward", ha="center")
-    axes.set(xticks=[], xlabel="the moments of a step", xlim=(0, 3 * SUBLAYERS), ylim=(0, 165),
+    axes.text(SUBLAYERS / 2, 166, "forward", ha="center")
+    axes.text(2 * SUBLAYERS, 166, "backward", ha="center")
+    axes.set(xticks=[], xlabel="the moments of a step", xlim=(0, 3 * SUBLAYERS), ylim=(0, 182),
              ylabel="vectors held", title=f"groups of {group}: at most {max(moments)}")
     return figure
 
@@ -410,18 +409,24 @@ def draw_width(width: int) -> Figure:
     return figure
 
 
+def grafts() -> dict[str, dict]:
+    """The stored times of five residuals in SmolLM2."""
+    return results.stored("real_graft")["grafts"]
+
+
 def grafted() -> HTML:
     """The times of five residuals in SmolLM2, over the plain network's."""
+    found = grafts()
     figure, axes = subplots(height=3)
     for shift, what, name, color, marker, face in (
             (0.15, "step", "a training step", ACCENT, "o", ACCENT),
             (-0.15, "new token", "a new token", SECOND, "s", "white")):
-        ratio = np.array([row[f"{what}, ratio"] for row in GRAFTS.values()])
-        least, most = np.array([row[f"{what}, least and most"] for row in GRAFTS.values()]).T
-        axes.errorbar(ratio, np.arange(len(GRAFTS)) + shift, xerr=(ratio - least, most - ratio),
+        ratio = np.array([row[f"{what}, ratio"] for row in found.values()])
+        least, most = np.array([row[f"{what}, least and most"] for row in found.values()]).T
+        axes.errorbar(ratio, np.arange(len(found)) + shift, xerr=(ratio - least, most - ratio),
                       color=color, marker=marker, linestyle="", markerfacecolor=face, label=name)
     axes.axvline(1, color="black", linewidth=1)
-    axes.set_yticks(range(len(GRAFTS)), list(GRAFTS))
+    axes.set_yticks(range(len(found)), list(found))
     axes.set(xlabel="time, over the plain network's", xlim=(0.9, 1.9))
     figure.legend(loc="outside upper center", ncols=2)
     return show(
