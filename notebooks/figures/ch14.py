@@ -22,7 +22,6 @@ from geolab.tasks import Sudoku
 from geolab.tasks.sudoku import grids, units
 from studies.engine import results
 
-STORED = results.stored("sudoku")
 TASK = Sudoku(split="by grid")
 SETS = torch.tensor(list(combinations(range(16), 8)))     # every set of eight blanks
 MODELS = {"Transformer": "post-LN", "GT-MoE": "gt-moe", "GT-Lite": "gt-lite", "GT-Full": "gt-full",
@@ -34,21 +33,28 @@ FACT = {"not told": ("by grid", PLAIN), "the square": ("by grid", f"{PLAIN}, dig
 SHADES = ("#f6d5dc", "#cfe3f1", "#dccbea", "#d5d5d5", "#a9d3c0", "#d9d0b4", "#f5ee9e", "#b9c7ea")
 
 
+@cache
+def stored() -> dict:
+    """The file of the study. What is counted here needs no stored run, so an import reads none."""
+    return results.stored("sudoku")
+
+
 def measured(part: str, model: str, key: str = "blanks") -> np.ndarray:
     """What the stored runs of a model measured at their end: (seeds,)."""
-    return np.array([run["measured"][key] for run in STORED[part]["runs"] if run["model"] == model])
+    return np.array([run["measured"][key] for run in stored()[part]["runs"]
+                     if run["model"] == model])
 
 
 def loss(part: str, model: str) -> np.ndarray:
     """The last validation losses of a model: (seeds,)."""
-    return np.array([run["validation_loss"][-1] for run in STORED[part]["runs"]
+    return np.array([run["validation_loss"][-1] for run in stored()[part]["runs"]
                      if run["model"] == model])
 
 
 def other_setting(setting: str, model: str) -> np.ndarray:
     """The percentages of blanks right with other steps, or another learning rate: (seeds,)."""
-    return np.array([100 * run["measured"]["blanks"]
-                     for run in STORED["by grid"]["sensitivity"][setting] if run["model"] == model])
+    runs = stored()["by grid"]["sensitivity"][setting]
+    return np.array([100 * run["measured"]["blanks"] for run in runs if run["model"] == model])
 
 
 @cache
@@ -86,6 +92,7 @@ def around(content: Tensor, reach: int = 2) -> Tensor:
     return F.pad(content, (reach, reach), value=9).unfold(-1, 2 * reach + 1, 1)
 
 
+@cache
 def ceilings() -> dict[str, float]:
     """The share of blanks right at best after two blocks, by what tells the cells apart."""
     boards = torch.tensor(grids("all")).repeat_interleave(40, 0)
@@ -105,6 +112,7 @@ def ceilings() -> dict[str, float]:
     return {name: ceiling(seen, boards, blanks) for name, seen in views.items()}
 
 
+@cache
 def best_guess() -> float:
     """The share of blanks right, guessed from the counts and the two cells on either side."""
     slots = around(torch.arange(16).expand(len(SETS), 16).scatter(1, SETS, 16))
