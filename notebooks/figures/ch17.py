@@ -138,7 +138,7 @@ DIRECT = guess(STARTS, TOP)
 
 
 def draw_ways(t2: float) -> Figure:
-    """Along the flow the stop-over changes nothing. Best guesses with a stop-over end elsewhere than the direct ones, and both end between the bumps."""  # noqa: E501  (the docstring is the figure's alt text)
+    """Along the equation the stop-over changes nothing. Best guesses with a stop-over end elsewhere than the direct ones, and both end between the bumps."""  # noqa: E501  (the docstring is the figure's alt text)
     figure, panels = subplots(2, height=4.4, sharex=True)
     middle, half = flow(STARTS, TOP, t2), guess(STARTS, TOP, t2)
     panels[0].plot(WAY, CURVES, color=QUIET, linewidth=3)
@@ -147,7 +147,7 @@ def draw_ways(t2: float) -> Figure:
     for x, straight, y, z in zip(STARTS, DIRECT, half, guess(half, t2), strict=True):
         panels[1].plot([TOP, 0], [x, straight], color=QUIET, linewidth=3)
         panels[1].plot([TOP, t2, 0], [x, y, z], "o-", color=SECOND, markersize=5, linewidth=1.4)
-    for panel, title, ends in zip(panels, ("following the flow", "jumping to the best guess"),
+    for panel, title, ends in zip(panels, ("following the equation", "jumping to the best guess"),
                                   (CURVES[-1], DIRECT), strict=True):
         beside(panel)
         panel.plot([0] * 3, ends, "s", color="black", fillstyle="none", markersize=9)
