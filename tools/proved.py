@@ -68,8 +68,9 @@ def changes(statement: ast.stmt) -> set[str]:
     for node in ast.walk(statement):
         if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
             found |= base(node)
-        if isinstance(node, ast.For) and isinstance(node.iter, (ast.Tuple, ast.List, ast.Name)):
-            found |= named(node.iter, ast.Load)
+        if isinstance(node, ast.For):  # `for layer in one.layers: layer.eps = 0` changes `one`
+            given = isinstance(node.iter, (ast.Tuple, ast.List))
+            found |= named(node.iter, ast.Load) if given else base(node.iter)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             call = node.value
             own = base(call.func)
