@@ -70,40 +70,6 @@ def widest(run: dict) -> float:
     return max(run["measured"]["widest"])
 
 
-def mixes(published: Tensor, causal: Tensor) -> HTML:
-    """What the generator reads for token 2, and G at three tokens, (T, 4, 4) each."""
-    count = len(causal)
-    figure, grid = subplots(2, 4, height=2.9, width_ratios=[1.9, 1, 1, 1])
-    rows = (("published", published, count), ("causal", causal, 2))
-    for row, (name, matrices, reach) in zip(grid, rows, strict=True):
-        colors = ["#9ec9e2" if s <= 2 else "#f3c6a5" if s <= reach else "white"
-                  for s in range(1, count + 1)]
-        row[0].bar(range(1, count + 1), 0.8, width=0.8, edgecolor=GREY, color=colors,
-                   hatch=["//" if 2 < s <= reach else "" for s in range(1, count + 1)])
-        row[0].text(2, 1, "here", ha="center", va="bottom", fontsize=10)
-        row[0].set(xlim=(0.4, count + 0.6), ylim=(0, 1.8), aspect="equal", yticks=[],
-                   xticks=[1, 2, count], xlabel="token")
-        row[0].set_title(name, fontsize=11)
-        row[0].spines["left"].set_visible(False)
-        for axes, t in zip(row[1:], (2, 5, count), strict=True):
-            G = matrices[t - 1].detach()
-            axes.imshow(G.numpy(), cmap="RdBu", vmin=-1, vmax=1, extent=(0, 4, 4, 0),
-                        interpolation="nearest")
-            i, j = (G < -0.15).nonzero(as_tuple=True)
-            axes.plot(j + 0.5, i + 0.5, "_", color="black", markersize=6)
-            axes.set(xlim=(0, 4), ylim=(4, 0), xticks=[], yticks=[], aspect="equal")
-            axes.set_title(f"G at {t}", fontsize=11)
-            axes.spines[:].set_visible(True)
-        for axes in row:
-            axes.grid(visible=False)
-    return show(
-        figure, "Two rows. In the published form the generator at token 2 reads all eight tokens, "
-        "and G is the same at tokens 2, 5 and 8. In the causal form it reads tokens 1 and 2 only, "
-        "and G changes from token to token. At token 8 both rows have the same G.",
-        caption="Left: what the generator reads for token 2 (hatched: later tokens). Right: the 16 "
-                "numbers of G at three tokens, blue if positive, red with a minus if negative.")
-
-
 def block() -> HTML:
     """One sublayer of E-MHC-Geo."""
     return show(diagram("emhc-hybrid"), describe("emhc-hybrid"),
@@ -243,29 +209,6 @@ def guesses(guess: Mapping[str, float], floor: Mapping[str, float]) -> HTML:
         caption="One mark per model of the paper; in the grey region it is worse than the guess "
                 "named at the left. Dotted: the best possible loss (near π it is 0). Hollow marks: "
                 "models whose operator reads the mean of all tokens.")
-
-
-def eraser() -> HTML:
-    """What G makes of a vector if Q is the identity, at three gates."""
-    figure, panels = subplots(1, 3, height=1.75, sharey=True)
-    for axes, gate, said, name in zip(panels, (1, 0.5, 0), ("1", "½", "0"),
-                                      ("kept", "erased", "flipped"), strict=True):
-        axes.axvline(0, color=QUIET, linestyle="--", linewidth=1)
-        axes.quiver([0, 0], [0, 0], [1, 1], [1, 2 * gate - 1], color=("#bbbbbb", ACCENT),
-                    angles="xy", scale_units="xy", scale=1, width=0.045, headlength=4,
-                    headaxislength=4)
-        axes.set(xlim=(-0.35, 1.3), ylim=(-1.3, 1.3), aspect="equal", xticks=[], yticks=[])
-        axes.set_title(f"γ = {said}", fontsize=11)
-        axes.set_xlabel(name, fontsize=11, color=SECOND if gate == 0.5 else "black")
-        axes.grid(visible=False)
-        axes.spines[:].set_visible(False)
-    panels[0].text(-0.08, -1.2, "k", ha="right", fontsize=11, color=GREY)
-    return show(
-        figure, "Three panels with a grey arrow that points up and to the right. At gate 1 the "
-        "blue arrow lies on it, at one half the blue arrow lies flat, and at 0 it is the mirror "
-        "image below.",
-        caption="Grey: a vector. Blue: what G makes of it. Its part along k (dashed) is multiplied "
-                "by 2γ − 1.")
 
 
 KINDS = {"γ from ½, penalty": ("from ½, with the penalty", "-", SECOND),
