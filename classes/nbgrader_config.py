@@ -4,7 +4,7 @@ from pathlib import Path
 import nbgrader
 
 c = get_config()  # noqa: F821
-# A page of feedback has its script for formulas in itself, and needs no network.
+# A page of feedback, or of Formgrader, has its script for formulas in itself, and needs no network.
 c.HTMLExporter.extra_template_basedirs = [
     str(Path(__file__).parent / "templates"),
     str(Path(nbgrader.__file__).parent / "server_extensions/formgrader/templates")]

@@ -39,7 +39,7 @@ QUIZZES = {"md": "text", "xml": "Moodle XML", "gift": "GIFT", "zip": "QTI"}
 PRIVATE = ("submitted", "checked", "autograded", "feedback", "gradebook.db", "roster.csv",
            "grades.csv", "grades-canvas.csv")  # what a course has and no archive may
 # nbconvert's macro fetches MathJax from the network; this one has it in the page
-FEEDBACK = r"""{%% macro mathjax() -%%}
+OWN_MATHJAX = r"""{%% macro mathjax() -%%}
 <script>MathJax = {options: {enableMenu: false},
                    tex: {inlineMath: [["$", "$"], ["\\(", "\\)"]]}};</script>
 <script>{%% raw %%}
@@ -152,9 +152,11 @@ def begin(site: Path, out: Path) -> None:
 
 
 def formulas(script: str, out: Path) -> None:
-    """Make the pages of feedback carry the script that sets their formulas."""
-    (out / "templates/feedback").mkdir(parents=True, exist_ok=True)
-    (out / "templates/feedback/mathjax.html.j2").write_text(FEEDBACK % script, encoding="utf-8")
+    """Make the pages of feedback and of Formgrader carry the script that sets their formulas."""
+    for pages in ("feedback", "formgrade"):
+        (out / "templates" / pages).mkdir(parents=True, exist_ok=True)
+        (out / "templates" / pages / "mathjax.html.j2").write_text(OWN_MATHJAX % script,
+                                                                   encoding="utf-8")
 
 
 def source(of: Session, out: Path) -> None:

@@ -3,12 +3,14 @@
 import re
 import shutil
 import sys
+from types import SimpleNamespace
 
 import pytest
 from nbconvert.exporters import HTMLExporter
 from nbformat.v4 import new_markdown_cell, new_notebook
 from nbgrader.converters import GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
+from nbgrader.server_extensions.formgrader.formgrader import FormgradeExtension
 from traitlets.config.loader import PyFileConfigLoader
 
 import class_kit
@@ -91,4 +93,20 @@ def test_formulas_of_feedback_need_no_network(tmp_path):
                                           resources={"nbgrader": known})
     assert page.count("/* sets {{formulas}} and 5 % */") == 1 and "A $x$." in page
     assert 'inlineMath: [["$", "$"], ["\\\\(", "\\\\)"]]' in page and "(Score: 1" in page
+    assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=.https?:", page)
+
+
+def test_formulas_of_formgrader_need_no_network(tmp_path, monkeypatch):
+    """Its server extension, started in the course's folder, takes the same macro."""
+    shutil.copy(class_kit.ROOT / "classes/nbgrader_config.py", tmp_path)
+    class_kit.formulas("/* sets {{formulas}} and 5 % */", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    formgrader, server = FormgradeExtension(), SimpleNamespace(settings={})
+    formgrader.root_dir = str(tmp_path)
+    formgrader.initialize([])
+    formgrader.init_tornado_settings(server)
+    page, _ = server.settings["nbgrader_exporter"].from_notebook_node(
+        new_notebook(cells=[new_markdown_cell("A $x$.")]),
+        resources={"base_url": "", "notebook_id": "02", "index": 0, "total": 1})
+    assert page.count("/* sets {{formulas}} and 5 % */") == 1 and "Submission 1 / 1" in page
     assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=.https?:", page)
