@@ -112,10 +112,10 @@ def typed() -> HTML:
                   **(dict(weight="bold") if last else dict(family="monospace")))
         axes.text(3.5, y, does, va="center", fontsize=10)
         for place, name in enumerate(reversed(fetched.split())):
-            box(axes, 9.65 - 2.5 * place, y, 2.3, 0.7, name, TINT, size=9, linewidth=1)
+            box(axes, 9.65 - 2.5 * place, y, 2.44, 0.7, name, TINT, size=9, linewidth=1)
         arrow(axes, (11.0, y), (11.9, y))
         if written:
-            box(axes, 13.25, y, 2.3, 0.7, written, WRITTEN, size=9, linewidth=1)
+            box(axes, 13.25, y, 2.44, 0.7, written, WRITTEN, size=9, linewidth=1)
         else:
             axes.text(12.15, y, "one number", va="center", fontsize=9)
     for at, name in ((8.4, "fetched"), (13.25, "written")):
