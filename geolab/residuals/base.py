@@ -136,10 +136,12 @@ class Residual(nn.Module, ABC):
 
 
 def untouched(module: nn.Module) -> bool:
-    """Return whether nobody looks at what goes into this module and out of it: it has no hooks, and
-    its class's own forward.
+    """Return whether nobody looks at what goes into this module and out of it: it has its class's
+    own forward, and no hooks but those of FSDP, which gather its weights.
     """
-    return not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
+    hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+    return "forward" not in vars(module) and all(
+        getattr(hook, "__module__", "").startswith("torch.distributed.") for hook in hooks)
 
 
 _PLACE = ("self", "width", "index", "count")  # no options: where the residual stands

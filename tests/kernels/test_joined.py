@@ -3,8 +3,11 @@ from unittest.mock import patch
 
 import pytest
 import torch
+import torch.distributed as dist
 from shared_kernels import TOLERANCE, check, distance, generated, normal, with_gradients
 from torch.autograd.graph import saved_tensors_hooks
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
@@ -262,6 +265,17 @@ def test_who_looks_at_the_states_of_a_network_sees_states(device):
             hook.remove()
     assert len(seen) == 2 * len(model.layers)
     assert all(state.shape == (2, 5, 4, 16) for state in seen)
+
+
+def test_a_network_whose_weights_are_shared_out_joins_its_sublayers(device):
+    model, _ = network(device)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        for layer in model.layers:
+            fully_shard(layer, mesh=init_device_mesh(torch.device(device).type, (1,)))
+        assert model.layers[1]._forward_pre_hooks and model.joined
+    finally:
+        dist.destroy_process_group()
 
 
 def test_a_grafted_block_joins_its_sublayers(device):
