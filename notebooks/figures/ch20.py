@@ -133,7 +133,7 @@ def draw_roof(intensity: float) -> Figure:
     for rate, name in ((MATRIX, "matrix units"), (PLAIN, "plain units")):
         roof.text(4700, rate * 1.3, name, ha="right", va="bottom", fontsize=10)
     for x, y, name in ((1 / 3, ROAD / 3, "x + b h"), (20 / 9, ROAD * 20 / 9, "mix and write"),
-                       (900, MATRIX, "F")):
+                       (1640, MATRIX, "F")):
         roof.plot(x, y, "o", color=ACCENT, markersize=6)
         below = name == "F"
         roof.text(x if below else x * 1.5, y / 2.2 if below else y / 1.8, name, color=ACCENT,
@@ -373,7 +373,7 @@ def split(program: float) -> HTML:
         left = 0.0
         for ms, color, ink in ((lifted, ACCENT, "white"), (small, SECOND, "white"),
                                (whole - lifted - small, "#cccccc", "black")):
-            axes.barh(-y, ms, left=left, color=color, height=0.55)
+            axes.barh(-y, ms, left=left, color=color, height=0.55, edgecolor="white")
             if ms > 5:
                 axes.text(left + ms / 2, -y, f"{ms:.0f}", color=ink, **CENTRE)
             left += ms
