@@ -187,7 +187,8 @@ def coloured(axes: Axes, x: float, matrix: np.ndarray, name: str, top: float) ->
     for (i, j), value in np.ndenumerate(matrix):
         axes.fill([x + j, x + j + 1, x + j + 1, x + j], [-i, -i, 1 - i, 1 - i], edgecolor="black",
                   facecolor=ACCENT if value > 0 else SECOND, alpha=min(1, abs(value) / top))
-        axes.text(x + j + 0.5, 0.5 - i, f"{round(value, 2) + 0:.2f}", fontsize=9.5, **CENTRE)
+        axes.text(x + j + 0.5, 0.5 - i, f"{round(value, 2) + 0:.2f}".replace("-", "−"),
+                  fontsize=9.5, **CENTRE)
     axes.text(x + 1, 1.35, name, fontsize=11, **CENTRE)
 
 
@@ -204,7 +205,8 @@ def draw_slope(angle: float) -> Figure:
     coloured(right, 2.7, dH, "∂H/∂θ", 1.6)
     slope = (S * dH).sum()
     said = f"{slope:+.2f}" if abs(slope) > 0.005 else "0"
-    right.text(2.35, -1.6, f"sum of the four products: {said}", fontsize=11, **CENTRE)
+    right.text(2.35, -1.6, "sum of the four products: " + said.replace("-", "−"), fontsize=11,
+               **CENTRE)
     right.set(aspect="equal", xlim=(-0.1, 4.8), ylim=(-2, 1.7))
     right.set_axis_off()
     return figure
