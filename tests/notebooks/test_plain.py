@@ -44,6 +44,13 @@ def test_the_number_in_a_link_is_that_of_its_target(notebook, numbers):
                 if NUMBERED.fullmatch(link[1]) and link[1] != numbers[link[3]]]
 
 
+def test_a_link_to_a_statement_is_its_number(notebook, numbers):
+    """From another page, Sphinx finds a statement in no other way."""
+    assert not [link[0] for link in LINK.finditer(notebook.plain)
+                if not numbers.get(link[3], "Exercise").startswith("Exercise")
+                and not NUMBERED.fullmatch(link[1])]
+
+
 def test_a_citation_names_its_authors(notebook):
     for link in LINK.finditer(notebook.plain):
         if works().issuperset(keys := link[3].split(",")):
