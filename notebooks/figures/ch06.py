@@ -7,14 +7,14 @@ multiplies each difference between streams by σ₂ = (e^diagonal − 1) / (e^di
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from geolab.show.figures import ACCENT, QUIET, SECOND, look, show, subplots
+from geolab.show.figures import ACCENT, QUIET, look, show, subplots
 from geolab.show.letter import draw_letter
 from geolab.show.schematic import BOXED, LINE, TINT, arrow, box, canvas, plus
 from studies.engine.results import interval
@@ -170,29 +170,31 @@ def _runs(axes: Axes, row: float, values: np.ndarray, like: str, bar: bool = Tru
     axes.plot(mean, row, marker=style["marker"], color=style["color"], markersize=8, linestyle="")
 
 
-def trained_shares(after: np.ndarray, before: float, shaken: float) -> HTML:
+def trained_shares(after: np.ndarray, before: float, by_chance: Mapping[int, float]) -> HTML:
     """What two sublayers leave of a difference after training, in stored runs: (runs,).
 
     Arguments:
         before: the same share before training.
-        shaken: the same share when a random number is added to each logit.
+        by_chance: the same share when a random number is added to each logit, by its deviation.
     """
-    figure, axes = subplots(height=1.6)
+    figure, axes = subplots(height=1.9)
     _runs(axes, 0, after, "mhc", bar=False)
-    for at, said, side, off in ((before, "before training", "right", -0.02),
-                                (shaken, "random changes", "left", 0.02)):
+    for at in (before, *by_chance.values()):
         axes.plot([at, at], [-0.45, 0.12], ":", color="black", linewidth=1.6)
-        axes.text(at + off, -0.4, said, fontsize=10, ha=side, va="center")
-    axes.set(yticks=[], ylim=(0.6, -0.7), xlim=(0, 1.03),
+    axes.text(before - 0.02, -0.4, "before training", fontsize=10, ha="right", va="center")
+    for deviation, at in by_chance.items():
+        axes.text(at + 0.015, -0.4, f"random\nby {deviation}", fontsize=10, va="center")
+    axes.set(yticks=[], ylim=(0.6, -0.8), xlim=(0, 1.03),
              xlabel="left of a difference after the two sublayers in the middle")
     axes.grid(axis="y", visible=False)
+    told = ", ".join(f"{at:.2f} at deviation {deviation}" for deviation, at in by_chance.items())
     return show(figure, f"What two sublayers leave of a difference. It is {before:.2f} before "
-                        f"training, {shaken:.2f} if the logits change at random, and "
-                        f"{after.mean():.2f} on average after training. All {len(after)} runs lie "
-                        "above the share before training.",
+                        f"training and {after.mean():.2f} on average after training. All "
+                        f"{len(after)} runs lie above the share before training. If the logits "
+                        f"change at random, it is {told}.",
                 caption="The largest share that a token's matrices leave, as a mean over tokens. "
                         f"Strokes: {len(after)} stored runs after training. Mark: their mean. "
-                        "Random: to each logit a normal number of deviation 1 is added.")
+                        "Random: to each logit a normal number of this deviation is added.")
 
 
 def above_one_stream(gains: Mapping[str, tuple], loss: float, setting: str) -> HTML:
@@ -218,30 +220,6 @@ def above_one_stream(gains: Mapping[str, tuple], loss: float, setting: str) -> H
                 caption=f"Our own runs: a million weights, 800 steps, eight seeds, {setting}. mHC "
                         f"starts at 8. One stream ends at {loss:.2f} nats per byte. Both intervals "
                         "together hold with 95 %.")
-
-
-def two_starts(losses: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> HTML:
-    """The last losses of mHC from two starts: (task, from 2, from 8), each (runs,)."""
-    figure, axes = subplots(height=2.2)
-    ticks = {}
-    for k, (task, *both) in enumerate(losses):
-        starts = ((f"{task}, start at 2", SECOND, "o"), ("start at 8", ACCENT, "s"))
-        for j, (runs, (name, color, mark)) in enumerate(zip(both, starts, strict=True)):
-            y = 2.4 * k + j
-            ticks[y] = name
-            axes.plot(runs, np.full(len(runs), y + 0.45), "|", color=WORDS, markersize=8)
-            axes.plot(np.exp(np.log(runs).mean()), y, mark, color=color, markersize=8)
-    axes.set(ylim=(4.15, -0.5), xscale="log", xlim=(1e-6, 0.2),
-             xlabel="loss at the end (mean squared error)")
-    axes.set_yticks(list(ticks), list(ticks.values()))
-    axes.grid(axis="y", visible=False)
-    return show(figure, "The last losses of mHC on two tasks, on a logarithmic axis. From the "
-                        "start at 8 all runs end near a hundred thousandth. From the start at 2 "
-                        "all runs on echo end near four hundredths. Near π most end between two "
-                        "and four hundredths, and a few come down as far as 0.00002.",
-                caption=f"Strokes: {len(losses[0][1])} stored runs. Mark: their geometric mean. "
-                        "Near π, each vector is turned by almost half a circle; on echo it is "
-                        "repeated.")
 
 
 def last_losses(final: Mapping[str, np.ndarray], counts: Mapping[str, float]) -> HTML:
