@@ -160,11 +160,11 @@ def all_ends(arrows: Arrows) -> HTML:
     for axes in panels[2]:
         axes.set_xlabel("x at time 0")
     far = stored_runs("17/distance")
-    said = ", ".join(f"{far[name].mean():.2f}" for name in shown if name in far)
+    said = "; ".join(f"{far[name].mean():.2f} for {name}" for name in shown if name in far)
     return show(figure, "Six outlines over the two bumps of the data. Networks that guess make one "
                         "lump in the middle, without a penalty and with one. The network alone and "
                         "points that don't move make a broad hill over both bumps. The networks "
                         "with the flow or with a held leg make two bumps.",
                 caption="Where one jump from time 0.9 to 0 ends. Outline: the ends, with the "
                         "networks of this page. Light blue: the data. In "
-                        f"{len(far['held'])} stored runs the five networks have the mean W {said}.")
+                        f"{len(far['held'])} stored runs the mean W is {said}.")

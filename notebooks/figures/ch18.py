@@ -189,7 +189,7 @@ def papers() -> HTML:
                         "averages and blends belong to the line below it. Near turn stands in the "
                         "hatched area, where the smallest value is above 0.638. Free and scales "
                         "stand elsewhere.",
-                caption="The nine matrices of the table, each at its place or with a line to it. "
+                caption="The nine matrices of the tables, each at its place or with a line to it. "
                         "Near turns stay in the hatched area. All areas but the grey one go on to "
                         "the right.")
 
