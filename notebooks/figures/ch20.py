@@ -67,20 +67,18 @@ def lift() -> HTML:
 
 
 def kernels_over_memory(axes: Axes, title: str, boxes: Sequence[tuple[float, str]],
-                        trips: Sequence[tuple[float, str, bool, int]]) -> None:
-    """Kernels on a chip over the memory. A trip is (x, name, whether it goes up, vectors)."""
+                        trips: Sequence[tuple[float, str, bool]]) -> None:
+    """Kernels on a chip over the memory. A trip is (x, name, whether it goes up)."""
     axes.axhspan(0, 0.8, color=PALE)
     axes.text(0.1, 0.4, "memory", va="center")
     axes.text(0.1, 2.2, "on chip", va="center")
     axes.text(0.1, 3.05, title, va="center", weight="bold")
     for x, words in boxes:
         axes.text(x, 2.2, words, **OPERATOR | dict(fontsize=11))
-    for x, name, up, count in trips:
+    for x, name, up in trips:
         ends = ((x, 0.85), (x, 1.7)) if up else ((x, 1.7), (x, 0.85))
-        arrow(axes, *ends, linewidth=3 if count > 1 else 1.3, color="black" if up else SECOND)
+        arrow(axes, *ends, linewidth=1.3, color="black" if up else SECOND)
         axes.text(x, 0.38, f"${name}$", fontsize=12, **CENTRE)
-        if count > 1:
-            axes.text(x + 0.18, 1.25, str(count), va="center", fontsize=10)
 
 
 def trips() -> HTML:
@@ -88,11 +86,11 @@ def trips() -> HTML:
     figure, panels = canvas(3.9, rows=2, ylim=(0, 3.3), layout="constrained")
     kernels_over_memory(
         panels[0], "one at a time: 5 vectors travel", [(3.9, "times b"), (7.7, "plus x")],
-        [(3.4, "h", True, 1), (4.4, "b h", False, 1), (7, "b h", True, 1), (7.7, "x", True, 1),
-         (8.4, "y", False, 1)])
+        [(3.4, "h", True), (4.4, "b h", False), (7, "b h", True), (7.7, "x", True),
+         (8.4, "y", False)])
     kernels_over_memory(
         panels[1], "in one go: 3 vectors travel", [(5.8, "times b, plus x")],
-        [(5, "h", True, 1), (5.8, "x", True, 1), (6.6, "y", False, 1)])
+        [(5, "h", True), (5.8, "x", True), (6.6, "y", False)])
     return show(
         figure,
         "Two panels. One operation at a time: h goes up, b h goes down, b h and x go up, y goes "
@@ -248,35 +246,8 @@ def back() -> HTML:
         "24, generate 8, read 10, in all 84. A kernel per operator: 14, 24, 8 and 9, in all 55. Two"
         " phases: 5 and 15, in all 20. A plain residual: 3.",
         caption="The way back, four streams. Each bar is one step's kernels, as long as the vectors"
-                " that they move. The last row is a plain residual.")
-
-
-def phases() -> HTML:
-    """The kernels of two phases, there and back, and what goes up and down."""
-    figure, panels = canvas(4.5, rows=2, ylim=(0, 3.3), layout="constrained")
-    ways = {"there": [("mix, write, add,\ngenerate", 3.1, ((4, "X", True), (1, "h", True),
-                                                           (4, "Y", False))),
-                      ("read", 7.7, ((4, "Y", True), (1, "u", False)))],
-            "back": [("for a", 2.3, ((4, "Y", True), (1, r"\bar{u}", True))),
-                     ("all else", 6.6, ((4, "X", True), (1, "h", True), (1, r"\bar{u}", True),
-                                        (4, r"\bar{Y}", True), (4, r"\bar{X}", False),
-                                        (1, r"\bar{h}", False)))]}
-    for axes, (way, kernels) in zip(panels, ways.items(), strict=True):
-        sums = [sum(count for count, _, _ in moved) for _, _, moved in kernels]
-        kernels_over_memory(
-            axes, f"{way}: {sums[0]} + {sums[1]} vectors",
-            [(middle, words) for words, middle, _ in kernels],
-            [(middle + 0.95 * (k - (len(moved) - 1) / 2), name, up, count)
-             for _, middle, moved in kernels for k, (count, name, up) in enumerate(moved)])
-    return show(
-        figure,
-        "Two panels, each with two kernels over the memory. There: X (4) and h (1) go up and Y (4) "
-        "comes down; then Y (4) goes up and u (1) comes down. Back: for a, Y (4) and the gradient "
-        "of u (1) go up. For all else X (4), h (1), the gradient of u (1) and that of Y (4) go up, "
-        "and the gradients of X (4) and h (1) come down.",
-        caption="The kernels of two phases. A thick arrow is four vectors and a thin one is one; "
-                "orange goes down. A bar marks a gradient; “for a” makes that of the read's "
-                "weights.")
+                " that they move. “For a” makes the gradient of the read's weights. The last "
+                "row is a plain residual.")
 
 
 # ---------------------------------------------------------------- a training step

@@ -46,7 +46,6 @@ TOGETHER: list[Kernel] = [
     ("backward 1", [("Y", 4, UP), ("u_bar", 1, UP)]),
     ("backward 2", [(LATER, 4, UP), ("u_bar", 1, UP), ("X", 4, UP), ("h", 1, UP),
                     (BEFORE, 4, DOWN), ("h_bar", 1, DOWN)])]
-HALFWAY = ("R", "L + R", "G", "Y_bar")
 LABELS = {"Y_bar": r"$\bar Y$", "u_bar": r"$\bar u$", "h_bar": r"$\bar h$", "X_bar": r"$\bar X$",
           "L + R": "L+R", "b h": r"$b\,h^T$"}
 
@@ -277,21 +276,6 @@ def one_kernel() -> HTML:
         caption="Four streams; each arrow is a vector. Above: PyTorch's operations. Dotted arrows "
                 "belong to what goes down only to come up again. Below: one kernel for each "
                 "direction.")
-
-
-def apart() -> HTML:
-    """The way back with a kernel per operator."""
-    figure, panels = subplots(2, height=3.7)
-    draw_kernels(panels[0], APART[:3], HALFWAY)
-    draw_kernels(panels[1], APART[3:], HALFWAY)
-    return show(
-        figure,
-        "Five kernels on the chip, over the memory, with an arrow for each vector. Read: Y and "
-        "the gradient of u up, R down, 9. Add: L and R up, L + R down, 12. Generator: Y up, G "
-        "down, 8. Add: L + R and G up, their sum down, 12. Update: the sum, X and h up, the "
-        "gradients of X and h down, 14. The arrows of R, L + R, G and the sum are dotted.",
-        caption="The way back with a kernel per operator, drawn as before; it goes on in the "
-                "second row.")
 
 
 def together() -> HTML:
