@@ -26,7 +26,7 @@ MOST_FRAMES = 100
 MOST_BUTTONS = 5     # beside a picture; more words stand on a slider
 MILLISECONDS = 350   # between two frames while a slider plays
 SYMBOLS = {"beta": "β", "gate": "γ", "alpha": "α", "eps": "ε", "mu": "μ", "rho": "ρ",
-           "depth": "L", "layers": "L"}
+           "tau": "τ", "theta": "θ", "depth": "L", "layers": "L"}
 
 
 class Slider(NamedTuple):
@@ -54,13 +54,13 @@ def slider(values: Sequence, words: str = "", marks: Mapping | None = None, star
         values: in order. About 21 are right for a figure's only slider. On a page, two values, or
             at most five words, become buttons.
         words: the name of the quantity, such as "how much is erased".
-        marks: value -> what happens there. Numbers pick the nearest value.
-        start: the value that is shown first; the middle one by default.
+        marks: value -> what happens there. Each is one of the values, up to rounding.
+        start: the value that is shown first, likewise; the middle one by default.
         smooth: whether `draw` has a picture for each number between two values. A drag on a page
             then shows the pictures between its frames, and the page's build compares them with
             drawn ones. A count has no values between, and stays as it is.
-    Raises: ValueError for an empty list, a word among marks and start that isn't a value, or smooth
-        values that are words.
+    Raises: ValueError for an empty list, a mark or a start that isn't a value, or smooth values
+        that are words.
     """
     options = list(values)
     if not options:
@@ -77,11 +77,11 @@ def _numbers(options: Sequence) -> bool:
 
 
 def _index(options: list, value) -> int:
-    if _numbers((*options, value)):
-        return min(range(len(options)), key=lambda k: abs(options[k] - value))
-    if value not in options:
-        raise ValueError(f"a mark or start must be one of the values, got {value!r}")
-    return options.index(value)
+    for k, option in enumerate(options):
+        if option == value or _numbers((option, value)) and math.isclose(option, value,
+                                                                         abs_tol=1e-9):
+            return k
+    raise ValueError(f"a mark or start must be one of the values, got {value!r}")
 
 
 def explore(draw: Callable[..., Figure], caption: str = "", **values: Sequence):

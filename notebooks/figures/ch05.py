@@ -114,27 +114,19 @@ def draw_alone(layer: int) -> Figure:
     return figure
 
 
-def peeled(P, terms: Sequence[tuple[float, tuple[int, ...]]]):
-    """Return draw(k): what is left of a 3 × 3 member when the first k (weight, permutation) of
-    `terms` are taken out."""
-
-    def draw(k: int) -> Figure:
-        """A matrix of three rows is taken apart. Permutations are taken out of it one after the other, each with its weight, until nothing is left."""  # noqa: E501  (the docstring is the figure's alt text)
-        rest = np.array(P)
-        for weight, sigma in terms[:k]:
-            rest = rest - weight * np.eye(3)[list(sigma)]
-        figure, axes = subplots(height=2)
-        boxes(axes, abs(rest), digits=1, marked=[*enumerate(terms[k][1])] if k < len(terms) else ())
-        axes.text(1.5, 3.25, "what is left", ha="center", fontsize=10)
-        axes.text(4.2, 3.25, "taken out so far", fontsize=10)
-        for at, (weight, sigma) in zip((4.4, 6.1, 7.8, 9.5), terms[:k]):  # noqa: B905
-            axes.plot(at + 0.4 * np.array(sigma), [2, 1.6, 1.2], "s", color="black", markersize=9)
-            axes.plot(at + 0.4, 1.6, "s", color="black", markersize=36, markerfacecolor="none")
-            axes.text(at + 0.4, 2.5, f"{weight:.1f} ×", ha="center", fontsize=11)
-        axes.set(xlim=(-0.2, 11.2), ylim=(-0.2, 3.7))
-        return figure
-
-    return draw
+def peeled(P, terms: Sequence[tuple[float, tuple[int, ...]]]) -> HTML:
+    """What is left of a 3 × 3 member while the (weight, permutation) of `terms` are taken out."""
+    figure, axes = subplots(height=1.5)
+    rest = np.asarray(P)
+    for k, (weight, sigma) in enumerate(terms):
+        boxes(axes, abs(rest), x=3.7 * k, digits=1, marked=[*enumerate(sigma)], font=9)
+        axes.text(3.7 * k + 1.5, -0.7, f"take {weight:.1f}", ha="center", color=SECOND, fontsize=10)
+        rest = rest - weight * np.eye(3)[list(sigma)]
+    boxes(axes, abs(rest), x=3.7 * len(terms), digits=1, font=9)
+    axes.text(3.7 * len(terms) + 1.5, -0.7, "nothing left", ha="center", fontsize=10)
+    axes.set(xlim=(-0.2, 3.7 * len(terms) + 3.2), ylim=(-1.1, 3.1))
+    return show(figure, "A matrix of three rows is taken apart in four steps. In each step one permutation is taken out with its weight, 0.5, 0.3, 0.1 and 0.1, and then nothing is left.",  # noqa: E501
+                caption="Orange frames: the permutation that is taken out next. Its smallest entry is its weight.")  # noqa: E501
 
 
 def members() -> HTML:

@@ -126,9 +126,8 @@ def draw_blend(gate: float, angle: float) -> Figure:
     x = turn(20 - angle / 2) @ np.array([1.0, 0.0])            # H x = −Q x
     figure, axes = subplots(height=3.9)
     numbers(axes, 1.3, title="The F and the circle, before and after")
-    axis = np.linalg.svd(g)[0][:, 0]
     axes.add_patch(Ellipse((0, 0), 2, 2 * abs(2 * gate - 1), fill=False, edgecolor=ACCENT,
-                           angle=np.rad2deg(np.arctan2(axis[1], axis[0])), linewidth=2))
+                           angle=110 + angle / 2, linewidth=2))      # where Q x = H x
     draw_letter(axes, g, size=1.15)
     across = 1.25 * np.array([-np.sin(np.deg2rad(20)), np.cos(np.deg2rad(20))])
     axes.plot(*np.transpose([-across, across]), color="#bbbbbb", linewidth=1.2, zorder=0)
@@ -149,7 +148,7 @@ def draw_arms(degree: float) -> Figure:
     figure, axes = subplots(height=3.9)
     elbow, end = ends(degree)
     numbers(axes, 1.15, title=f"Gx is {abs(end):.2f} from the centre")
-    way = ends(np.arange(0, degree + 1, 10))[1]
+    way = ends(np.linspace(0, degree, 37))[1]
     axes.plot(way.real, way.imag, ":", color=ACCENT, linewidth=1.6)
     axes.plot([0, elbow.real], [0, elbow.imag], color="#777777", linewidth=4)
     axes.plot([elbow.real, end.real], [elbow.imag, end.imag], color=ACCENT, linewidth=4)

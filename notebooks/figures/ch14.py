@@ -146,15 +146,15 @@ def _bare(axes: Axes, title: str = "", low: float = -0.1) -> None:
     axes.set_axis_off()
 
 
-def draw_filled(digit: int) -> Figure:
+def draw_filled(digit: str) -> Figure:
     """A puzzle, and the same with one digit in all eight blanks. The digit that is hidden most often gets most of them right."""  # noqa: E501  (the docstring is the figure's alt text)
     figure, panels = subplots(1, 2, height=2.3)
-    given, solved = puzzle()
-    right = [not known and digit == wanted for known, wanted in zip(given, solved, strict=True)]
+    (given, solved), written = puzzle(), int(digit)
+    right = [not known and written == wanted for known, wanted in zip(given, solved, strict=True)]
     for k in (k for k, hit in enumerate(right) if hit):
         panels[1].fill_between([k % 4, k % 4 + 1], 3 - k // 4, 4 - k // 4, color=TINT, linewidth=0)
     draw_board(panels[0], given, ["black"] * 16)
-    draw_board(panels[1], [known or digit for known in given],
+    draw_board(panels[1], [known or written for known in given],
                ["black" if known else ACCENT if hit else SECOND
                 for known, hit in zip(given, right, strict=True)])
     _bare(panels[0], "the puzzle")
@@ -272,9 +272,9 @@ def heard(graph: RelationGraph, cell: int, rounds: int) -> Tensor:
     return known
 
 
-def draw_heard(rounds: int, cell: int) -> Figure:
+def draw_heard(rounds: int, cell: str) -> Figure:
     """On the path in reading order a cell hears one cell further per round and side. On the graph of units it hears its row, column and block in one round, and all cells in two."""  # noqa: E501  (the docstring is the figure's alt text)
-    at = cell - 1                                         # readers count from 1
+    at = int(cell) - 1                                    # readers count from 1
     figure, panels = subplots(1, 2, height=2.7)
     column, row = np.arange(16) % 4, 3 - np.arange(16) // 4
     board = units_graph()

@@ -246,14 +246,14 @@ def wrong(gap: float, seeds: int) -> float:
     return NormalDist().cdf(-gap * (seeds / 2) ** 0.5)
 
 
-def draw_overlap(gap: float, seeds: int) -> Figure:
+def draw_overlap(seeds: int, gap: str) -> Figure:
     """The mean losses of two models over seeds as two bell curves. More seeds make them narrower, and the chance of a wrong ranking smaller."""  # noqa: E501  (the docstring is the figure's alt text)
     figure, axes = subplots(height=3)
-    width, at = seeds**-0.5, np.linspace(-3, 3, 31)
-    for mean, color, style, name in ((0, ACCENT, "-", "better"), (gap, SECOND, "--", "worse")):
+    width, far, at = seeds**-0.5, float(gap), np.linspace(-3, 3, 31)
+    for mean, color, style, name in ((0, ACCENT, "-", "better"), (far, SECOND, "--", "worse")):
         axes.plot(mean + width * at, np.exp(-at**2 / 2) / width, color=color, linestyle=style,
                   label=name)
-    axes.text(-2.9, 1.26 / width, f"wrong winner: {100 * wrong(gap, seeds):.1f} %", va="center")
+    axes.text(-2.9, 1.26 / width, f"wrong winner: {100 * wrong(far, seeds):.1f} %", va="center")
     axes.set(xlim=(-3.1, 6.1), ylim=(0, 1.4 / width), yticks=[],
              xlabel="mean loss, in deviations of one seed",
              title="Two models, and the mean over seeds")

@@ -138,9 +138,9 @@ def draw_steps(corner: float, steps: int) -> Figure:
     for first, hatch in ((0, ""), (1, "//")):
         right.bar(range(1 + first, steps + 1, 2), spoiled[first::2], color=SECOND, hatch=hatch,
                   edgecolor="white", width=0.8)
-    right.text(8.4, 0.53, "plain: rows spoiled", ha="right", fontsize=10)
-    right.text(8.4, 0.46, "hatched: columns spoiled", ha="right", fontsize=10)
-    right.set(xlim=(0.4, 8.6), ylim=(0, 0.6), xticks=range(1, 9), xlabel="step",
+    right.text(16.2, 0.53, "plain: rows spoiled", ha="right", fontsize=10)
+    right.text(16.2, 0.46, "hatched: columns spoiled", ha="right", fontsize=10)
+    right.set(xlim=(0.4, 16.6), ylim=(0, 0.6), xticks=range(1, 17, 3), xlabel="step",
               ylabel="distance from 1")
     right.grid(axis="x", visible=False)
     return figure

@@ -292,10 +292,11 @@ def held(group: int) -> list[int]:
         now[i] = STATE if i % group == 0 else 0
         moments.append(sum(now))
     for first in reversed(range(0, SUBLAYERS, group)):
-        for i in range(first, first + group):
+        members = range(first, min(first + group, SUBLAYERS))
+        for i in members:
             now[i] = STATE + READ
             moments.append(sum(now))
-        for i in reversed(range(first, first + group)):
+        for i in reversed(members):
             now[i] = 0
             moments.append(sum(now))
     return moments

@@ -78,7 +78,7 @@ def draw_hexagon(r: float) -> Figure:
     figure, axes = subplots(height=3.4)
     angle = 2 * np.pi * np.arange(6) / 6
     points = np.stack([np.cos(angle), np.sin(angle)], 1)
-    near = np.linalg.norm(points[:, None] - points, axis=2) <= r + 1e-9
+    near = np.linalg.norm(points[:, None] - points, axis=2) < r + 0.005   # 1.73 stands for √3
     for a in range(6):
         for b in range(a):
             if near[a, b]:

@@ -93,12 +93,13 @@ def draw_cloud(far: float) -> Figure:
     above.plot(0, 0, "k+", markersize=9)
     above.set(ylim=(-2, 2), yticks=[], title="the tokens, seen from the origin (+)")
     moved, (raw, centred) = moved_cloud()
-    k = int(abs(moved - far).argmin())
+    way = np.linspace(0, far, 21)
     for scores, color, style, name, shift in ((centred, SECOND, "--", "centred", 0.03),
                                               (raw, ACCENT, "-", "as in the paper", -0.09)):
-        axes.plot(moved[:k + 1], scores[:k + 1], color=color, linestyle=style)
-        axes.plot(far, scores[k], "o", color=color)
-        axes.text(far + 0.3, scores[k] + shift, f"{scores[k]:.2f} {name}", color=color)
+        found = np.interp(way, moved, scores)
+        axes.plot(way, found, color=color, linestyle=style)
+        axes.plot(far, found[-1], "o", color=color)
+        axes.text(far + 0.3, found[-1] + shift, f"{found[-1]:.2f} {name}", color=color)
     axes.set(xlim=(-1.6, 16.5), ylim=(0, 1), ylabel="effective rank", xticks=range(0, 11, 2),
              xlabel="how far the cloud is, in lengths of a token")
     return figure

@@ -8,9 +8,7 @@ from geolab.show.figures import ACCENT, QUIET, SECOND, plane, subplots
 from geolab.show.letter import F as LETTER
 from geolab.show.letter import draw_letter
 
-SIDEWAYS = 0.3 * np.array([[0.0, -1.0], [1.0, 0.0]])
-ADDS = np.eye(2) + SIDEWAYS
-CAYLEY = np.linalg.solve(np.eye(2) - SIDEWAYS / 2, np.eye(2) + SIDEWAYS / 2)
+SIDEWAYS = np.array([[0.0, -1.0], [1.0, 0.0]])
 
 
 def turn(angle: float) -> np.ndarray:
@@ -39,34 +37,37 @@ def draw_delta(beta: float) -> Figure:
     return figure
 
 
-def draw_streams(layers: int) -> Figure:
-    """Four streams as bars, and their mean as a dashed line, under two ways of mixing. With shares
-    that add up to 1.1 the mean grows with depth. With shares that add up to 1 in both directions
-    the mean stays, and the four streams become alike."""
+def draw_streams(total: float) -> Figure:
+    """Four streams as bars after twenty layers, and their mean as a dashed line. With shares that
+    add up to 0.9 hardly anything is left, and with 1.1 the mean is almost seven times as large.
+    With shares that add up to 1 the mean stays. The four streams become alike in any case."""
     start, share = np.array([4.0, 1.0, 3.0, 0.0]), 0.85
     figure, panels = subplots(1, 2, height=2.9, sharey=True)
-    for axes, total, color in zip(panels, (1.1, 1.0), (SECOND, ACCENT), strict=True):
-        mix = total * (share * np.eye(4) + (1 - share) / 4)
-        streams = np.linalg.matrix_power(mix, layers) @ start
+    for axes, shares, color in zip(panels, (total, 1.0), (SECOND, ACCENT), strict=True):
+        mix = shares * (share * np.eye(4) + (1 - share) / 4)
+        streams = np.linalg.matrix_power(mix, 20) @ start
         axes.bar(range(1, 5), streams, color=color, width=0.7)
+        axes.bar(range(1, 5), start, color="none", edgecolor="#777777", width=0.7)
         axes.axhline(streams.mean(), color="black", linestyle="--", linewidth=1)
-        axes.set(title=f"shares add up to {total:g}", xlabel="stream", xticks=range(1, 5),
+        axes.set(title=f"shares add up to {shares:.2f}", xlabel="stream", xticks=range(1, 5),
                  ylim=(0, 14))
         axes.grid(axis="x", visible=False)
     panels[0].set_ylabel("what it carries")
     return figure
 
 
-def draw_turns(layers: int) -> Figure:
-    """The letter F after some layers that step sideways, in two ways. Adding turns it and makes it
+def draw_turns(step: float) -> Figure:
+    """The letter F after 21 layers that step sideways, in two ways. Adding turns it and makes it
     larger: its corner moves on a spiral. Cayley's formula only turns it: its corner moves on a
-    circle."""
+    circle. At a step of 0.3 both letters have gone once around."""
     figure, panels = subplots(1, 2, height=2.7)
-    for axes, layer, color, title in zip(panels, (ADDS, CAYLEY), (SECOND, ACCENT),
+    half = step / 2 * SIDEWAYS
+    cayley = np.linalg.solve(np.eye(2) - half, np.eye(2) + half)
+    for axes, layer, color, title in zip(panels, (np.eye(2) + 2 * half, cayley), (SECOND, ACCENT),
                                          ("add the step", "Cayley"), strict=True):
-        path = [np.linalg.matrix_power(layer, depth) @ LETTER[8] for depth in range(layers + 1)]
+        path = [np.linalg.matrix_power(layer, depth) @ LETTER[8] for depth in range(22)]
         axes.plot(*np.transpose(path), ".-", color=QUIET, linewidth=1, markersize=3)
-        draw_letter(axes, np.linalg.matrix_power(layer, layers), color=color)
+        draw_letter(axes, np.linalg.matrix_power(layer, 21), color=color)
         bare(axes, 1.5)
         axes.set_title(title)
     return figure

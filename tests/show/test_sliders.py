@@ -104,8 +104,8 @@ class TestLive:
             point, beta=[0, 1]).picture.value
 
     def test_a_slider_of_ones_own_starts_where_it_says_and_tells_its_marks(self):
-        box = explore(point, beta=slider([0, 1, 2], "how much <b>", marks={1.9: "a mirror"},
-                                         start=0.2))
+        box = explore(point, beta=slider([0, 1, 2], "how much <b>", marks={2: "a mirror"},
+                                         start=0))
         assert box.sliders["beta"].value == 0
         controls, said = box.children[1].children
         assert said.value == "2: a mirror"
@@ -271,6 +271,8 @@ class TestErrors:
         (lambda: explore(point, beta=[1], gate=[]), "empty list for gate"),
         (lambda: slider([]), "values must have at least one entry"),
         (lambda: slider(["a", "b"], marks={"c": "none"}), "one of the values, got 'c'"),
+        (lambda: slider([0, 1, 2], marks={1.9: "none"}), "one of the values, got 1.9"),
+        (lambda: slider([0, 1, 2], start=0.2), "one of the values, got 0.2"),
         (lambda: slider(["a", "b"], start="c"), "must be one of the values, got 'c'"),
         (lambda: explore(point, beta=range(6), gate=range(17)), "got 102 combinations")])
     def test_values_that_make_no_slider(self, call, message):
