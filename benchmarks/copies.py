@@ -16,7 +16,7 @@ BLOCKS = (512, 1024, 2048)  # numbers of a row per program: one, two or four loa
 
 class Copy:
     """Reads `reads` rows of numbers and writes their sum into `writes` rows: about `read` and
-    `written` bytes. The numbers are random, as those of a state are: some memory is faster for zeros.
+    `written` bytes. The numbers are random, as those of a state are: zeros may be faster.
 
     There are enough pairs of buffers that none is still in a cache of `cache` bytes when its turn
     comes again.

@@ -160,8 +160,8 @@ def measure(name: str, N: int, d: int, options: Options,
             given: dict[str, Contender] | None = None) -> list[dict]:
     """One row per contender: its errors, and, unless there are no rounds, its times and memory.
 
-    Those of `contenders` are measured, unless others are `given`. The row of a contender that fails has the message in place of numbers. With times, there is also
-    a row for the copies.
+    Those of `contenders` are measured, unless others are `given`. The row of a contender that fails
+    has the message in place of numbers. With times, there is also a row for the copies.
     """
     torch._dynamo.reset()  # Dynamo limits how many versions of a function it keeps
     case, device = ALL[name], options.device
@@ -188,7 +188,8 @@ def measure(name: str, N: int, d: int, options: Options,
             row["failed"] = _message(problem)
             continue
         # Triton's interpreter truncates to bfloat16
-        exact = who.startswith("kernel") and name in CASES and (device == "cuda" or coarsest.itemsize == 4)
+        exact = (who.startswith("kernel") and name in CASES
+                 and (device == "cuda" or coarsest.itemsize == 4))
         # errors of several roundings add up like independent ones
         tolerance = ((KERNEL_TOLERANCE if exact else OTHER_TOLERANCE)[coarsest]
                      * (1 + case.roundings)**0.5)

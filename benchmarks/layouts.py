@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-import torch
 from torch import Tensor
 
 from benchmarks import kernels as clock

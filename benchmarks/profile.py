@@ -75,7 +75,8 @@ def measure(residual: str, mode: str, size: dict, device: str) -> dict:
         if device == "cuda":
             torch.cuda.synchronize()
     return {"residual": residual, "mode": mode, "size": size, "device": device,
-            "step_us": rounded(1e6 * seconds), "rows": rows_of(seen.key_averages(), device, seconds)}
+            "step_us": rounded(1e6 * seconds),
+            "rows": rows_of(seen.key_averages(), device, seconds)}
 
 
 def main(arguments: list[str] | None = None) -> None:
