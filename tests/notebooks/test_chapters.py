@@ -47,6 +47,11 @@ def test_its_plan_is_folded_and_adds_up_the_minutes_of_the_main_road(chapter):
     main = [int(minutes) for section, minutes, note in rows
             if section != "Exercises" and not SKIPPED.match(note)]
     assert len(main) > 2 and int(plan[1]) == sum(main)
+    # a row is a section that is there
+    headings = re.findall(r"^##+ (.+)$", chapter.plain, re.M)
+    folds = " ".join(re.findall("<summary>(.*?)</summary>", chapter.plain)).lower()
+    assert not [name for name, *_ in rows if name != "The opening" and name not in headings
+                and name.lower() not in folds]
 
 
 def test_a_side_road_says_where_it_leads_and_comes_back_before_the_next_heading(chapter):
