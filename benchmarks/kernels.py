@@ -318,8 +318,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true",
                         help="an eighth of the tokens and fewer rounds, for a first look")
     parser.add_argument("--interpret", action="store_true",
-                        help="without a GPU: only the errors, at tiny sizes, in Triton's "
-                             "interpreter")
+                        help="without a GPU: errors, at tiny sizes, in Triton's interpreter")
     given = parser.parse_args(arguments)
     if given.ddl and not (given.ddl / DDL_FILE).is_file():
         parser.error(f"--ddl must be a folder with {DDL_FILE}, got {given.ddl}")
