@@ -87,8 +87,8 @@ def _launch(x: Tensor, weight: Tensor, eps: float, c: Tensor | None, h: Tensor |
         generate._launch(x.flatten(-2), weight, eps, y, r)
         return
     # three tiles with a float32 update don't fit into shared memory
-    most = FORWARD.stages if h.element_size() == 2 else 2
-    layout = (FORWARD._replace(stages=min(FORWARD.stages, most)) if x.dtype == torch.bfloat16
+    fitting = FORWARD if h.element_size() == 2 else FORWARD._replace(stages=2)
+    layout = (fitting if x.dtype == torch.bfloat16
               else Layout(64, min(32, 128 // launch.power_of_two(x.shape[-2])), 8))
     generate.state_forward(x, weight, eps, y, r, Write(c, h, z), layout)
 

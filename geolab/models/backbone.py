@@ -75,7 +75,7 @@ class Transformer(nn.Module):
         both: all residuals can, and nobody looks at a state in between.
         """
         return self.config.norm_at == "pre" and all(
-            layer.residual.joins and untouched(layer) and untouched(layer.residual)
+            layer.residual.joins and untouched(layer, called=True) and untouched(layer.residual)
             for layer in self.layers)
 
     def extra_repr(self) -> str:

@@ -135,13 +135,15 @@ class Residual(nn.Module, ABC):
         return state
 
 
-def untouched(module: nn.Module) -> bool:
+def untouched(module: nn.Module, called: bool = False) -> bool:
     """Return whether nobody looks at what goes into this module and out of it: it has its class's
-    own forward, and no hooks but those of FSDP, which gather its weights.
+    own forward, and no hooks. One that is still `called` may have those of FSDP, which gather its
+    weights.
     """
     hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
     return "forward" not in vars(module) and all(
-        getattr(hook, "__module__", "").startswith("torch.distributed.") for hook in hooks)
+        called and getattr(hook, "__module__", "").startswith("torch.distributed.")
+        for hook in hooks)
 
 
 _PLACE = ("self", "width", "index", "count")  # no options: where the residual stands

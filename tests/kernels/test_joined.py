@@ -268,12 +268,16 @@ def test_who_looks_at_the_states_of_a_network_sees_states(device):
 
 
 def test_a_network_whose_weights_are_shared_out_joins_its_sublayers(device):
-    model, _ = network(device)
+    (model, _), (other, _) = network(device), network(device)
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
+        mesh = init_device_mesh(torch.device(device).type, (1,))
         for layer in model.layers:
-            fully_shard(layer, mesh=init_device_mesh(torch.device(device).type, (1,)))
+            fully_shard(layer, mesh=mesh)
         assert model.layers[1]._forward_pre_hooks and model.joined
+        # a step goes around the hook that would gather the residual's own weights
+        fully_shard(other.layers[0].residual, mesh=mesh)
+        assert not other.joined
     finally:
         dist.destroy_process_group()
 
