@@ -14,4 +14,4 @@ The experiments behind the book's measured claims are in the package `studies`, 
 this one in a clone of the book.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"

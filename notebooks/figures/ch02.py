@@ -185,7 +185,7 @@ def rewritten(rounds, added: np.ndarray, erased: np.ndarray) -> HTML:
 
 
 def real_share() -> dict[str, np.ndarray]:
-    """The β of SmolLM2's sixty sublayers along number 507 of the first token, over windows."""
+    """The share of number 507 of the first token that SmolLM2's sublayers take away: (60,) each."""
     stored = results.stored("real")["stream"]["beta of first"]
     return {name: np.array(stored[name]) for name in ("mean", "least", "most")}
 
@@ -202,11 +202,11 @@ def real_beta(named: dict[int, float]) -> HTML:
         axes.text(row - 1, share["mean"][row] + named[row], name, ha="right", va="center",
                   fontsize=10)
     axes.axhline(0, color="black", linewidth=0.8)
-    axes.set(ylim=(-2.1, 1.5), xlabel="sublayer", ylabel="β along number 507",
+    axes.set(ylim=(-2.1, 1.5), xlabel="sublayer", ylabel="share taken away",
              yticks=[-2, -1, 0, 1])
-    return show(figure, "β of sixty sublayers along one number of the first token. Nearly all lie "
-                        f"near zero. {', '.join(names)} lie between one half and one. A few lie "
-                        "far below zero: they write.",
+    return show(figure, "The share of one number of the first word that each of sixty sublayers "
+                        f"takes away. Nearly all lie near zero. {', '.join(names)} lie between one "
+                        "half and one. A few lie far below zero: they write.",
                 caption="Dots: means over windows of text. Lines: from the least to the most. "
                         "Values below −2 are drawn at −2.")
 

@@ -205,42 +205,30 @@ def hill(*starts: float) -> HTML:
 
 
 def starts() -> HTML:
-    """The mean gates of the stored runs against training steps, and where single gates end."""
+    """The mean gates of the stored runs against training steps."""
     drawn = {HIGH: (0.96, ACCENT, "-"), HALF: (0.62, "#777777", "--"), FREE: (0.36, GREEN, "-."),
              LOW: (0.04, SECOND, "-")}
-    figure, (top, bottom) = subplots(2, 1, height=4.8, height_ratios=(1.7, 1))
-    figure.get_layout_engine().set(hspace=0.08)
-    for row, (model, (height, color, style)) in enumerate(drawn.items()):
+    figure, axes = subplots(height=3.2)
+    for model, (height, color, style) in drawn.items():
         when, _, gates = paths(model)
         shown = np.r_[0:10:3, 10:len(when):6, len(when) - 1]
-        top.plot(when[shown], gates[:, shown].T, style, color=color, linewidth=1.4)
-        top.text(when[-1] + 50, height, STARTS[model].replace(", ", ",\n"), color=color,
-                 va="center", fontsize=10)
-        between = kept(model, "gates_between").mean()
-        bottom.barh(-row, between, 0.6, color=color)
-        bottom.text(between + 0.02, -row, f"{100 * between:.0f} %", color=color, va="center",
-                    fontsize=10)
-    top.axhspan(0.2, 0.8, color="#f3efe0", zorder=0)
-    top.set(ylabel="mean gate γ", ylim=(0, 1.08), xlim=(-40, when[-1] + 30),
-            xlabel="training steps", title="Three starts, and one without the penalty")
-    bottom.set(xlim=(0, 1.12), yticks=range(0, -len(drawn), -1), xticks=[],
-               yticklabels=[STARTS[model] for model in drawn],
-               title="single gates that end in the band, 0.2 to 0.8")
-    bottom.grid(visible=False)
-    return show(figure, "Above, the mean gate against training steps, one line per seed. The gates "
-                        "from 0.18 fall, those from 0.82 rise, the mean from one half stays in "
-                        "between, and without the penalty the gates from 0.18 rise. Below, the "
-                        "share of single gates that end between 0.2 and 0.8.",
-                caption="Above: the mean gate, one line per seed. Below: the share of the single "
-                        "gates, one for each input, that end in the shaded band.")
+        axes.plot(when[shown], gates[:, shown].T, style, color=color, linewidth=1.4)
+        axes.text(when[-1] + 50, height, STARTS[model].replace(", ", ",\n"), color=color,
+                  va="center", fontsize=10)
+    axes.set(ylabel="mean gate γ", ylim=(0, 1.08), xlim=(-40, when[-1] + 30),
+             xlabel="training steps", title="Three starts, and one without the penalty")
+    return show(figure, "The mean gate against training steps, one line per seed. The gates from "
+                        "0.18 fall, those from 0.82 rise, the mean from one half stays in between, "
+                        "and without the penalty the gates from 0.18 rise.",
+                caption="The mean gate of a network, one line per seed.")
 
 
 def ends() -> HTML:
-    """Where the gates of the stored runs end, and how well their outputs point to −x: means."""
+    """Where the gates of the runs in `starts` end, and how well they point to −x: means."""
     lines = "".join("<tr><td>{}</td><td>{}</td><td>{:.2f}</td><td>{:.2f}</td></tr>".format(
-        said.split(",")[0].removeprefix("from "), "no" if "no penalty" in said else "yes",
+        STARTS[model].split(",")[0].removeprefix("from "), "no" if model == FREE else "yes",
         *(kept(model, key).mean() for key in ("gate", "alignment")))
-        for model, said in STARTS.items())
+        for model in (LOW, HALF, HIGH, FREE))
     return HTML('<div class="reported"><table class="table"><tr><th>start</th><th>penalty</th>'
                 f"<th>gate at the end</th><th>cosine with −x</th></tr>{lines}</table></div>")
 

@@ -41,14 +41,25 @@ def commands(workflow: Path) -> str:
 # ---------------------------------------------------------------- the version
 
 def test_there_is_one_version_and_one_date():
+    assert release.version() == PROJECT["project"]["version"] == geolab.__version__
     version, date = released()[0]
-    assert version == release.version() == PROJECT["project"]["version"] == CITATION["version"]
-    assert version == geolab.__version__
-    assert date == CITATION["date-released"]
-    assert CITATION["license"] == [PROJECT["project"]["license"], "CC-BY-4.0"]
+    assert (CITATION["version"], CITATION["date-released"]) == (version, date)
+
+
+def test_the_version_is_the_newest_release_or_the_next_ones_beginning():
+    """What has changed since a release isn't called by its number."""
+    version, last = release.version(), released()[0][0]
+    text = (ROOT / "CHANGELOG.md").read_text()
+    unreleased = re.search(r"^## \[Unreleased\]\n(.*?)(?=^## )", text, re.M | re.S)[1].strip()
+    if unreleased:
+        assert version.endswith(".dev0")
+        assert tuple(map(int, version.split(".")[:3])) > tuple(map(int, last.split(".")))
+    else:
+        assert version == last
 
 
 def test_words_and_code_have_a_licence_each():
+    assert CITATION["license"] == [PROJECT["project"]["license"], "CC-BY-4.0"]
     words, code = ((ROOT / name).read_text() for name in ("LICENSE-text", "LICENSE"))
     assert code.startswith("MIT License")
     assert "https://creativecommons.org/licenses/by/4.0/" in words
@@ -63,12 +74,17 @@ def test_the_changelog_goes_back_in_time_by_kinds():
 
 
 def test_a_tag_of_another_version_is_refused(capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["release.py", "--tag", f"v{release.version()}"])
-    assert release.main() == 0 and "### Added" in capsys.readouterr().out
-    monkeypatch.setattr(sys, "argv", ["release.py", "--tag", "v99.0.0"])
-    with pytest.raises(SystemExit):
-        release.main()
-    assert f"--tag must be v{release.version()}" in capsys.readouterr().err
+    monkeypatch.setattr(release, "version", lambda: "0.1.0")
+    monkeypatch.setattr(sys, "argv", ["release.py", "--tag", "v0.1.0"])
+    assert release.main() == 0 and "The first release." in capsys.readouterr().out
+    for version, tag, said in (("0.1.0", "v99.0.0", "--tag must be v0.1.0"),
+                               ("0.2.0.dev0", "v0.2.0.dev0", "--tag must wait")):
+        monkeypatch.setattr(release, "version", lambda version=version: version)
+        monkeypatch.setattr(sys, "argv", ["release.py", "--tag", tag])
+        with pytest.raises(SystemExit):
+            release.main()
+        assert said in capsys.readouterr().err
+    assert "### Added" in release.notes("0.2.0.dev0")
     with pytest.raises(ValueError, match="must have a section"):
         release.notes("99.0.0")
 
