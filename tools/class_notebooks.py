@@ -3,6 +3,7 @@
 The notebook is the teacher's: its solutions and answers stand in cells that nbgrader empties for
 the students. Marks of solutions say where exercises are, and checks say which exercise they
 follow, so that a chapter can change freely. A check whose exercise is gone moves to the end.
+An exercise with a rubric is a question for the teacher. The others are practice, without marks.
 """
 
 import ast
@@ -15,16 +16,18 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from class_questions import Check, Session
+from class_questions import Check, Session, rubric
 from class_text import MARK, Plain
 
 ROOT = Path(__file__).resolve().parent.parent
 HELPER = (ROOT / "tools/class_checks.py").read_text().strip()
-POINTS = 2  # of an exercise that a teacher reads; a check gives one point
+READ = "**In words, {} points.** *Your teacher reads this answer.*"
+PRACTICE = "*Your answer, if you like. This exercise is practice, and nobody marks it.*"
 ABOUT = """\
 *This is the notebook of a session. Run its cells from the top. Write into the cells that ask for \
 an answer and leave the others' order as it is. Below an answer stands its check: run it as often \
-as you like. Answers in words and proofs have no check; your teacher reads them.*
+as you like. A few answers in words and proofs have no check: they say so, and your teacher reads \
+them. Other exercises are practice.*
 
 *Text and figures: CC BY 4.0. Code: MIT.*"""
 MORE = "## More to answer"
@@ -64,9 +67,15 @@ def notebook(of: Session, chapter: dict, plain: Plain) -> NotebookNode:
             cells += [new_markdown_cell(plain(part)) if isinstance(part, str) else kept(part)
                       for part in found if not isinstance(part, str) or plain(part)]
             continue
-        cells.append(graded(new_markdown_cell("\n\n".join(filter(None, texts))), label,
-                            grade=True, solution=True, points=POINTS))
-        if codes:
+        marks = of.words.get(label, [])
+        if marks:
+            cells.append(new_markdown_cell(READ.format(len(marks))))
+            solved = "\n\n".join([*filter(None, texts), rubric(marks)])
+            cells.append(graded(new_markdown_cell(solved), label, grade=True, solution=True,
+                                points=len(marks)))
+        else:
+            cells.append(new_markdown_cell(PRACTICE))
+        if codes and marks:
             source = "\n\n".join("".join(cell["source"]) for cell in codes)
             begun = "# Code for your answer, if you like."
             cells.append(answer_cell(f"{label}-code", begun, source))

@@ -14,6 +14,7 @@ from bs4 import BeautifulSoup, Tag
 from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
+from class_questions import rubric
 from geolab.show import ask
 
 LEFT_OUT = ("a.headerlink", ".cell_input", "details.hide", "details.road", "details.audit",
@@ -233,6 +234,7 @@ def notes(of: Tag, session) -> str:
     """Return a teacher's notes beside the sheet: advice, solutions, and all answers."""
     solved = "".join(exercise(found) + "".join(
         bare(part, *SILENT) for part in after(found, "solution"))
+        + (rendered(rubric(marks)) if (marks := session.words.get(found.get("id"))) else "")
         for found in of.select(".exercise"))
     graded = "".join(f"<h3>{check.name}</h3>{rendered(check.ask)}<pre>{html.escape(check.answer)}"
                      "</pre>" for check in session.checks)

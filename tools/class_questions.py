@@ -112,12 +112,17 @@ class Check:
 
 @dataclass(frozen=True)
 class Session:
-    """A chapter's questions. In an exam the students' notebook doesn't tell right from wrong."""
+    """A chapter's questions. In an exam the students' notebook doesn't tell right from wrong.
+
+    `words` are the exercises that a teacher reads: the label of each, and what its rubric gives a
+    point for. The chapter's other exercises are practice, which nobody marks.
+    """
 
     name: str
     checks: list[Check]
     quiz: list[dict]
     exam: bool = False
+    words: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def letters(self) -> list[str]:
@@ -157,15 +162,16 @@ def session(name: str, seed: str = "", bank: Path | None = None, exam: bool = Fa
 
     Raises: TypeError for an unknown or a missing key.
     """
-    data = {"checks": {}, "quiz": []}
+    data = {"checks": {}, "quiz": [], "words": {}}
     for folder in (ROOT / "classes", *([bank] if bank else [])):
         if (path := folder / f"{name}.yml").exists():
             found = asked(path)
             data["checks"] |= {entry["name"]: entry for entry in found.get("checks", [])}
+            data["words"] |= found.get("words", {})
             data["quiz"] = found.get("quiz", data["quiz"])
     checks = [Check(**entry) for entry in data["checks"].values()]
     return Session(name, [check.drawn(seed and random.Random(f"{seed}/{name}/{check.name}"))
-                          for check in checks], data["quiz"], exam)
+                          for check in checks], data["quiz"], exam, data["words"])
 
 
 def chosen(names: list[str], wanted: list[str]) -> list[str]:
@@ -187,6 +193,11 @@ def saved(path: Path) -> Session:
     """What `save` has written."""
     data = json.loads(path.read_text())
     return Session(**data | {"checks": [Check(**entry) for entry in data["checks"]]})
+
+
+def rubric(lines: list[str]) -> str:
+    """What a teacher gives points for, as Markdown."""
+    return "**One point each:**\n\n" + "\n".join(f"- {line}" for line in lines)
 
 
 def quiz_text(quiz: list[dict]) -> str:

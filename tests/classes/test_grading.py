@@ -235,7 +235,7 @@ def test_marks_hold_what_was_set_and_no_more(term):
     with (out / "grades-canvas.csv").open(encoding="utf-8") as file:
         head, most, *_ = csv.reader(file)
     assert head == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", NAME]
-    assert most[0].strip() == "Points Possible" and most[-1] == "6"
+    assert most[0].strip() == "Points Possible" and most[-1] == "7"
 
 
 def test_feedback_says_what_is_right_and_what_is_wrong(term):

@@ -46,7 +46,8 @@ def pieces(text: str) -> set[str]:
 SMALL = Session("small", [
     Check("my_sum", "What is 6 + 7?", "Count.", "my_sum = 13", [12, 14], after="ex-one"),
     Check("my_lost", "What is 1 + 1?", "Count.", "my_lost = 2", [1, 3], after="ex-gone")],
-    [{"ask": "Is it?", "answers": {"a": "Yes.", "b": "No.", "c": "No."}}])
+    [{"ask": "Is it?", "answers": {"a": "Yes.", "b": "No.", "c": "No."}}],
+    words={"ex-one": ["Say SECRET.", "Say why."]})
 
 
 # An exercise and its solution share a cell, or don't; a solution has code, or none.

@@ -9,7 +9,8 @@ from class_pages import LICENCE, article, discussion, notes, page, quiz_markdown
 from class_questions import ROOT, Check, Session
 
 QUIZ = [{"ask": "Is 1 < 2?", "answers": {"It is.": "Yes. By counting.", "No.": "No. Count."}}]
-SESSION = Session("small", [Check("my_sum", "What is $6 + 7$?", "Count.", "my_sum = 13", [])], QUIZ)
+SESSION = Session("small", [Check("my_sum", "What is $6 + 7$?", "Count.", "my_sum = 13", [])], QUIZ,
+                  words={"ex-count": ["Begin with $1$.", "Say two."]})
 PROOF = '<div class="proof {0} admonition"><p class="admonition-title">{1}</p><p>{2}</p></div>'
 NUMBERED = '<span class="caption-number">Theorem 1 </span>(Counting)'
 PAGE = f"""<html><body><nav><a href="https://else.where/">Away</a></nav>
@@ -32,7 +33,8 @@ PAGE = f"""<html><body><nav><a href="https://else.where/">Away</a></nav>
 <section id="second"><h2>Second</h2>
 <figure><svg></svg><figcaption>Skipped</figcaption></figure></section>
 <section id="exercises"><h2>Exercises</h2>
-<div class="exercise admonition"><p class="admonition-title">Exercise 1 (Count)</p>
+<div class="exercise admonition" id="ex-count">
+<p class="admonition-title">Exercise 1 (Count)</p>
 <section id="exercise-content"><p>Count to two.</p></section></div>
 <div class="solution dropdown admonition"><p class="admonition-title">Solution</p><p>One, two.</p>
 <div class="cell">print</div></div></section>

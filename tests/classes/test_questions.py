@@ -106,6 +106,16 @@ def test_a_teachers_own_questions_replace_and_add(tmp_path):
     assert own.checks[2].ask == "Own?" and own.quiz == book.quiz
 
 
+def test_a_question_in_words_has_a_rubric_and_there_are_few(session):
+    """What a program marks counts for more than half."""
+    text = (ROOT / f"notebooks/{session.name}.ipynb").read_text()
+    assert 1 <= len(session.words) <= 2
+    for label, marks in session.words.items():
+        assert f'id=\\"{label}\\"' in text and 2 <= len(marks) <= 4, label
+        assert all(mark.endswith(".") and len(mark.split()) > 3 for mark in marks), label
+    assert sum(map(len, session.words.values())) < len(session.every)
+
+
 def test_what_was_asked_is_kept(tmp_path, session):
     save(session, tmp_path / "key.json")
     assert saved(tmp_path / "key.json") == session
