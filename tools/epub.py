@@ -36,7 +36,8 @@ TAKEN = """() => {
         box.querySelectorAll("[id]").forEach(drawn =>  // Matplotlib's id is a hash of what is drawn
             given.has(drawn.id) ? drawn.removeAttribute("id") : given.add(drawn.id));
         const image = document.createElement("img");
-        drawings.push(xml.serializeToString(box.querySelector("svg")));
+        const drawing = box.matches("svg") ? box : box.querySelector("svg");
+        drawings.push(xml.serializeToString(drawing));
         image.alt = box.getAttribute("aria-label");
         image.setAttribute("src", `drawing-${drawings.length}.svg`);
         box.replaceWith(image);

@@ -26,7 +26,7 @@ MINUTES = 20      # for each step of the browser
 # parts of a page for a screen or a pointer alone, and folded code, which draws or imports
 NOT_ON_PAPER = ("script, noscript, .geolab-still, .headerlink, .copybtn, .geolab-sliders, "
                 "details.hide.above-input, .tag_hide-input > .cell_input, "
-                "summary > .collapsed")
+                "summary > .collapsed, input, textarea, select, button, .geolab-wants")
 DEAD = """() => [...document.querySelectorAll('a[href^="#"]')].map(link => link.hash.slice(1))
     .filter(id => !document.getElementById(decodeURIComponent(id)))"""
 ALONE, ROWS, COLUMNS = 4, 3, 2  # the values that are shown of a single slider, and of each of two
@@ -68,6 +68,10 @@ def _page(site: Path, name: str, part: str, names: set[str]) -> Page:
     article = BeautifulSoup((site / f"{name}.html").read_text(), "html.parser").article
     for slider in article.select(".geolab-explore"):
         _side_by_side(slider)
+    for typed in article.select(".geolab-fields input[type=text]"):  # hidden without a script
+        del typed.find_parent(class_="geolab-fields")["hidden"]
+        typed.insert_before("= ")
+        typed.replace_with(typed["value"])
     for tag in article.select(NOT_ON_PAPER):
         tag.decompose()
     for image in article.select('img[src$=".svg"]'):

@@ -16,7 +16,7 @@ import epub
 import pack
 import paper
 import pdf
-from geolab.show import explore, figures
+from geolab.show import compute, explore, figures
 from geolab.show.sliders import slider
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +35,7 @@ CHAPTER = """<details class="dropdown" id="proof"><summary>Proof</summary><p>Loo
 <details class="admonition hide above-output"><summary><p class="collapsed admonition-title">Shut
 </p><p class="expanded admonition-title">A <em>map</em></p></summary><div role="img" aria-label="Two
 equal parts."><svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 2 1"><path id="h1" d="M0 0H1"/>
-<path id="h1" d="M0 0H1"/></svg></div></details></div><h2 id="more">More</h2>{slider}"""
+<path id="h1" d="M0 0H1"/></svg></div></details></div><h2 id="more">More</h2>{slider}{panel}"""
 
 
 def curve(beta, gate=0.5):
@@ -47,15 +47,16 @@ def curve(beta, gate=0.5):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """A built site of a front page and one chapter with a slider."""
+    """A built site of a front page and one chapter with a slider and a panel to type into."""
     patch = pytest.MonkeyPatch()
     patch.setenv("GEOLAB_EXPLORE", "static")
     drawn = explore(curve, caption="A curve.", beta=slider(range(9), marks={2: "a <mark>"}))
+    panel = compute("delta")
     patch.undo()
     site = tmp_path_factory.mktemp("built") / "html"
     site.mkdir()
     (site / "cover.svg").write_text('<svg role="img" viewBox="0 0 2 1"><path d="M0 0H2"/></svg>')
-    bodies = [FRONT, CHAPTER.format(slider=drawn.data)]
+    bodies = [FRONT, CHAPTER.format(slider=drawn.data, panel=panel.data)]
     for name, title, body in zip(NAMES, ["Front", "1. One"], bodies):
         (site / name).parent.mkdir(parents=True)
         (site / f"{name}.html").write_text(PAGE.format(title=title, body=body))
@@ -98,6 +99,8 @@ def test_what_is_for_a_screen_is_left_out(book):
     assert not chapter.select("script, noscript, input, button, .headerlink")
     assert not {"draw()", "Shut"} & set(chapter.get_text().split())
     assert "A curve." in chapter.get_text()
+    typed = chapter.select_one(".geolab-fields")
+    assert not typed.has_attr("hidden") and typed.label.get_text(strip=True) == "k = 0.6 0.8"
 
 
 def test_a_slider_is_a_few_frames_over_their_values(book):
@@ -182,7 +185,8 @@ def test_the_epub_is_well_formed_and_its_links_are_whole(bound):
                  if node.get("href") or node.get("src")]
         for link in links:
             assert link.startswith("https://") or link in listed | places, (name, link)
-    assert sum(name.endswith(".svg") for name in parts) == 6  # the cover, a map, and four frames
+    drawn = sum(name.endswith(".svg") for name in parts)
+    assert drawn == 7  # the cover, a map, four frames and the panel's circle
 
 
 def test_the_archive_unpacks_to_one_folder(site, tmp_path):
