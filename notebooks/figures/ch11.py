@@ -233,6 +233,19 @@ def walk(name: str = WIDE) -> list[tuple[float, float]]:
     return [tuple(start), (there, float(np.exp(road("Standard")(there)))), (there, rank)]
 
 
+def at_equal_loss(draws: int = 2000) -> np.ndarray:
+    """95 % of MGT's rank over that on the line, where all runs are drawn again with repetition."""
+    rng, lined = np.random.default_rng(0), marks("Standard")
+    ends = np.array([(loss_of(run), run["measured"]["decay"]["last"]) for run in runs(WIDE)])
+    found = []
+    for _ in range(draws):
+        losses, ranks = rng.choice(lined, len(lined)).T
+        loss, rank = rng.choice(ends, len(ends)).mean(0)
+        line = np.poly1d(np.polyfit(losses, np.log(ranks), 1))
+        found.append(rank / np.exp(line(loss)))
+    return np.quantile(found, (0.025, 0.975))
+
+
 def roads() -> HTML:
     """Rank against loss, one mark per run, and the walk from Pre-LN to MGT."""
     figure, axes = subplots(height=3.8)
