@@ -1,8 +1,9 @@
 """The picture between frames: p = Σ wₖ aₖ for each coordinate, colour and number, where Σ wₖ = 1.
 
 Between two frames the weights are 1 − t and t. Between four, the corners of a pad's cell, they are
-(1 − s)(1 − t), (1 − s) t, s (1 − t) and s t. Frames are alike if they have the same elements, with the same words between their numbers. A text
-whose words differ is that of the nearer frame. sliders.js does the same on a page.
+(1 − s)(1 − t), (1 − s) t, s (1 − t) and s t. Frames are alike if they have the same elements, with
+the same words between their numbers. A text whose words differ is that of the nearest frame.
+sliders.js does the same on a page.
 """
 
 import re
