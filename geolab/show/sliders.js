@@ -64,8 +64,10 @@
   /** What moves between the picture and other frames, or null if they aren't alike.
    * @param {string[]} others @returns {((weights: number[]) => void)[] | null} */
   const way = others => {
-    const roots = others.map(text => Object.assign(document.createElement("div"), {innerHTML: text}));
-    const found = [], all = [picture, ...roots].map(root => [...root.querySelectorAll(":not(text *)")]);
+    const roots = others.map(
+      innerHTML => Object.assign(document.createElement("div"), {innerHTML}));
+    const all = [picture, ...roots].map(root => [...root.querySelectorAll(":not(text *)")]);
+    const found = [];
     if (all.some(of => of.length !== all[0].length)) return null;
     for (const [k, x] of all[0].entries()) {
       const alike = all.map(of => of[k]), text = x.tagName === "text";
