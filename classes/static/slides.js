@@ -19,10 +19,10 @@
     return copy.children.length ? copy : null;
   };
 
-  // A picture that isn't wide has its sliders beside it.
+  // A picture that isn't wide has its sliders beside it, and each has a pad there.
   for (const explore of document.querySelectorAll(".slide .geolab-explore")) {
     const box = explore.querySelector("[role=img] svg")?.viewBox.baseVal;
-    if (box && box.width < 1.7 * box.height) explore.classList.add("beside");
+    if (box && box.width < 1.7 * box.height || explore.querySelector(".geolab-pad")) explore.classList.add("beside");
   }
 
   // What is too tall for a screen goes on on a next slide. Formulas have their sizes by then.

@@ -1,10 +1,13 @@
-"""The picture between two frames: p(t) = (1 − t) a + t b for each coordinate, colour and number.
+"""The picture between frames: p = Σ wₖ aₖ for each coordinate, colour and number, where Σ wₖ = 1.
 
-Frames are alike if they have the same elements, with the same words between their numbers. A text
-whose words differ is that of the nearer frame. sliders.js does the same on a page.
+Between two frames the weights are 1 − t and t. Between four, the corners of a pad's cell, they are
+(1 − s)(1 − t), (1 − s) t, s (1 − t) and s t. Frames are alike if they have the same elements, with
+the same words between their numbers. A text whose words differ is that of the nearest frame.
+sliders.js does the same on a page.
 """
 
 import re
+from collections.abc import Iterable, Sequence
 from itertools import count
 
 UNIT = re.compile(r"<text\b.*?</text>|<[^>]+>|[^<]+", re.S)  # a text is one, with all that is in it
@@ -21,11 +24,17 @@ def between(a: str, b: str, share: float) -> str | None:
         a, b: SVG text of `figures.svg`.
         share: 0 gives a, 1 gives b.
     """
-    pairs = _pairs(a, b)
-    if pairs is None:
+    return mean([a, b], [1 - share, share])
+
+
+def mean(frames: Sequence[str], weights: Sequence[float]) -> str | None:
+    """The mean of frames with these weights, which sum to 1, or None if they aren't alike."""
+    units = _alike(*frames)
+    if units is None:
         return None
-    return "".join(_mixed(x, y, share) if _words(x) == _words(y) else
-                   (y if share >= 0.5 else x) for x, y in pairs)
+    nearest = max(range(len(frames)), key=lambda k: (weights[k], k))
+    return "".join(_mixed(unit, weights) if all(_words(x) == _words(unit[0]) for x in unit) else
+                   unit[nearest] for unit in units)
 
 
 def error(picture: str, drawn: str) -> float:
@@ -34,7 +43,7 @@ def error(picture: str, drawn: str) -> float:
     1 is a line's width for a coordinate, a tenth of the scale for a colour, and 3 %, or one unit of
     its last digit, for a printed number. It is infinite if the two aren't alike.
     """
-    pairs = _pairs(picture, drawn)
+    pairs = _alike(picture, drawn)
     if pairs is None:
         return float("inf")
     return max((_error(p, q, x.endswith("</text>")) for x, y in pairs if _words(x) == _words(y)
@@ -56,36 +65,41 @@ def named(frame: str) -> str:
     return NAME.sub(lambda at: at[1] + known.setdefault(at[2], f"n{next(order)}"), frame)
 
 
-def _pairs(a: str, b: str) -> list[tuple[str, str]] | None:
-    first, second = UNIT.findall(named(a)), UNIT.findall(named(b))
-    alike = len(first) == len(second) and all(
+def _alike(*frames: str) -> list[tuple[str, ...]] | None:
+    first, *others = units = [UNIT.findall(named(frame)) for frame in frames]
+    alike = all(len(other) == len(first) and all(
         _words(x) == _words(y) or (x.startswith("<text") and y.startswith("<text"))
-        for x, y in zip(first, second, strict=True))
-    return list(zip(first, second, strict=True)) if alike else None
+        for x, y in zip(first, other, strict=True)) for other in others)
+    return list(zip(*units, strict=True)) if alike else None
 
 
 def _words(unit: str) -> list[str]:
     return NUMBER.split(unit)[::2]
 
 
-def _mixed(x: str, y: str, share: float) -> str:
+def _mixed(unit: Sequence[str], weights: Sequence[float]) -> str:
     parts, tag = [], ""
-    for k, (p, q) in enumerate(zip(NUMBER.split(x), NUMBER.split(y), strict=True)):
+    for k, same in enumerate(zip(*map(NUMBER.split, unit), strict=True)):
         if k % 2 == 0:
-            tag += p
+            tag += same[0]
         inside = tag.rfind("<") > tag.rfind(">")  # a coordinate, which is finer than a numeral
-        parts.append(p if p == q else _number(p, q, share, 2 if inside else 0))
+        parts.append(same[0] if len(set(same)) == 1 else _number(same, weights, 2 if inside else 0))
     return "".join(parts)
 
 
-def _number(p: str, q: str, share: float, places: int) -> str:
-    if p.startswith("#"):
-        return "#" + "".join(f"{round((1 - share) * u + share * v):02x}"
-                             for u, v in zip(_rgb(p), _rgb(q), strict=True))
-    places = max(places, *(len(part.partition(".")[2]) for part in (p, q)))
-    value = round((1 - share) * _value(p) + share * _value(q), places) + 0.0  # no -0
-    text = f"{value:{',' if ',' in p + q else ''}.{places}f}"
-    return text.replace("-", "−") if "−" in p + q else text
+def _number(parts: Sequence[str], weights: Sequence[float], places: int) -> str:
+    if parts[0].startswith("#"):
+        return "#" + "".join(f"{round(_sum(weights, of)):02x}"
+                             for of in zip(*map(_rgb, parts), strict=True))
+    places = max(places, *(len(part.partition(".")[2]) for part in parts))
+    value = round(_sum(weights, map(_value, parts)), places) + 0.0  # no -0
+    joined = "".join(parts)
+    text = f"{value:{',' if ',' in joined else ''}.{places}f}"
+    return text.replace("-", "−") if "−" in joined else text
+
+
+def _sum(weights: Sequence[float], numbers: Iterable[float]) -> float:
+    return sum(weight * number for weight, number in zip(weights, numbers, strict=True))
 
 
 def _error(p: str, q: str, numeral: bool) -> float:

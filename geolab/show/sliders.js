@@ -1,7 +1,8 @@
 // Runs once for each figure. At a stop, the picture is a stored frame. While a reader drags, it lies
-// between two: p(t) = (1 − t) a + t b for each coordinate, colour and number, as in between.py.
+// between two frames, or on a pad between four: p = Σ wₖ aₖ for each coordinate, colour and number,
+// as in between.py.
 (() => {
-  /** @typedef {(share: number) => string} Blend  a text at a share of the way between two */
+  /** @typedef {(weights: number[]) => string} Blend  a text at these weights of the frames around */
   /** @typedef {{values: string[], inputs: HTMLInputElement[], of: Element, timer: number}} Slider */
   const NUMBER = /(#[0-9a-f]{6}\b|(?<![\w.])[-−]?\d+(?:,\d{3})*(?:\.\d+)?|\d+(?:\.\d+)?)/;
   const NAME = /(\bid="|url\(#|href="#)([^")]+)/g;
@@ -12,7 +13,7 @@
   const sliders = [...box.querySelectorAll(".geolab-slider")].map((of, k) => (
     {values: data.values[k], inputs: [...of.querySelectorAll("input")], of, timer: 0}));
   const unlike = new Set();      // neighbours between which nothing moves
-  let drawn = "", moves = null;  // the frame in the picture, or the two and what moves between them
+  let drawn = "", moves = null;  // the frames that the picture shows, and what moves between them
 
   /** A frame by the indices of its values. Names count up, so that alike frames agree in them.
    * @param {number[]} places @returns {string} */
@@ -29,51 +30,62 @@
   /** How many digits stand after the point. @param {string} number */
   const digits = number => (number.split(".")[1] ?? "").length;
 
-  /** @param {string} p @param {string} q @param {number} places @returns {Blend} */
-  const number = (p, q, places) => {
-    if (p[0] === "#") return t => "#" + [1, 3, 5].map(k => Math.round(
-      (1 - t) * parseInt(p.slice(k, k + 2), 16) + t * parseInt(q.slice(k, k + 2), 16))
-      .toString(16).padStart(2, "0")).join("");
-    const [a, b] = [p, q].map(part => +part.replace("−", "-").replaceAll(",", ""));
-    places = Math.max(places, digits(p), digits(q));
-    const minus = (p + q).includes("−") ? "−" : "-", grouped = (p + q).includes(",");
-    return t => {
-      const value = Math.round(((1 - t) * a + t * b) * 10 ** places) / 10 ** places + 0;  // no -0
-      return (grouped ? value.toLocaleString("en", {minimumFractionDigits: places})
+  /** @param {number[]} weights @param {number[]} numbers */
+  const sum = (weights, numbers) => weights.reduce((all, weight, k) => all + weight * numbers[k], 0);
+
+  /** @param {string[]} parts @param {number} places @returns {Blend} */
+  const number = (parts, places) => {
+    if (parts[0][0] === "#") {
+      const colours = [1, 3, 5].map(k => parts.map(part => parseInt(part.slice(k, k + 2), 16)));
+      return weights => "#" + colours.map(
+        of => Math.round(sum(weights, of)).toString(16).padStart(2, "0")).join("");
+    }
+    const numbers = parts.map(part => +part.replace("−", "-").replaceAll(",", ""));
+    places = Math.max(places, ...parts.map(digits));
+    const joined = parts.join(""), minus = joined.includes("−") ? "−" : "-";
+    return weights => {
+      const value = Math.round(sum(weights, numbers) * 10 ** places) / 10 ** places + 0;  // no -0
+      return (joined.includes(",") ? value.toLocaleString("en", {minimumFractionDigits: places})
         : value.toFixed(places)).replace("-", minus);
     };
   };
 
-  /** The way from text a to text b, or null if words differ. A number has at least these places.
-   * @param {string} a @param {string} b @param {number} places @returns {Blend | null} */
-  const blend = (a, b, places) => {
-    const [from, to] = [a.split(NUMBER), b.split(NUMBER)];
-    if (from.length !== to.length || from.some((part, k) => k % 2 === 0 && part !== to[k]))
-      return null;
-    const parts = from.map((part, k) => part === to[k] ? () => part : number(part, to[k], places));
-    return t => parts.map(part => part(t)).join("");
+  /** What lies between texts, or null if words differ. A number has at least these places.
+   * @param {string[]} texts @param {number} places @returns {Blend | null} */
+  const blend = (texts, places) => {
+    const all = texts.map(text => text.split(NUMBER)), [from] = all;
+    if (all.some(to => to.length !== from.length
+      || from.some((part, k) => k % 2 === 0 && part !== to[k]))) return null;
+    const parts = from.map((part, k) => all.every(to => to[k] === part) ? () => part
+      : number(all.map(to => to[k]), places));
+    return weights => parts.map(part => part(weights)).join("");
   };
 
-  /** What moves from the picture to frame b, or null if the two aren't alike.
-   * @param {string} b @returns {((share: number) => void)[] | null} */
-  const way = b => {
-    const other = document.createElement("div"), found = [];
-    other.innerHTML = b;
-    const [from, to] = [picture, other].map(root => [...root.querySelectorAll(":not(text *)")]);
-    if (from.length !== to.length) return null;
-    for (const [k, x] of from.entries()) {
-      const y = to[k], text = x.tagName === "text";
-      if (x.tagName !== y.tagName || x.attributes.length !== y.attributes.length) return null;
-      const near = (u, v) => text ? t => t < 0.5 ? u : v : null;
-      for (const {name, value: u} of x.attributes) {
-        const v = y.getAttribute(name), mixed = u === v || v !== null && (blend(u, v, 2) ?? near(u, v));
-        if (!mixed) return null;
-        if (u !== v) found.push(t => x.setAttribute(name, mixed(t)));
+  /** What moves between the picture and other frames, or null if they aren't alike.
+   * @param {string[]} others @returns {((weights: number[]) => void)[] | null} */
+  const way = others => {
+    const roots = others.map(
+      innerHTML => Object.assign(document.createElement("div"), {innerHTML}));
+    const all = [picture, ...roots].map(root => [...root.querySelectorAll(":not(text *)")]);
+    const found = [];
+    if (all.some(of => of.length !== all[0].length)) return null;
+    for (const [k, x] of all[0].entries()) {
+      const alike = all.map(of => of[k]), text = x.tagName === "text";
+      if (alike.some(y => y.tagName !== x.tagName || y.attributes.length !== x.attributes.length))
+        return null;
+      /** @param {string[]} texts @param {number} places @param {(text: string) => void} put */
+      const move = (texts, places, put) => {
+        if (texts.every(one => one === texts[0])) return true;
+        const near = text && (weights => texts[weights.lastIndexOf(Math.max(...weights))]);
+        const mixed = !texts.includes(null) && blend(texts, places) || near;
+        if (mixed) found.push(weights => put(mixed(weights)));
+        return mixed;
+      };
+      for (const {name} of x.attributes) {
+        const texts = alike.map(y => y.getAttribute(name));
+        if (!move(texts, 2, to => x.setAttribute(name, to))) return null;
       }
-      if (text && x.innerHTML !== y.innerHTML) {
-        const mixed = blend(x.innerHTML, y.innerHTML, 0) ?? near(x.innerHTML, y.innerHTML);
-        found.push(t => x.innerHTML = mixed(t));
-      }
+      if (text) move(alike.map(y => y.innerHTML), 0, to => x.innerHTML = to);
     }
     return found;
   };
@@ -98,22 +110,26 @@
     history.replaceState(history.state, "", address);
   };
   const show = () => {
-    const at = sliders.map(place), low = at.map(Math.floor), high = at.map(Math.ceil);
-    const share = Math.max(...at.map((p, k) => p - low[k]));
-    const pair = `${low} ${high}`;
-    if (share && drawn !== pair && !unlike.has(pair)) {
-      put(low);
-      moves = way(frame(high));
-      if (moves) drawn = pair; else unlike.add(pair);
+    const at = sliders.map(place);
+    const around = at.reduce((all, p) => [...new Set([Math.floor(p), Math.ceil(p)])].flatMap(
+      q => all.map(places => [...places, q])), [[]]);
+    const weights = around.map(
+      places => places.reduce((weight, q, k) => weight * (1 - Math.abs(at[k] - q)), 1));
+    const corners = around.join(" ");
+    if (around.length > 1 && drawn !== corners && !unlike.has(corners)) {
+      put(around[0]);
+      moves = way(around.slice(1).map(frame));
+      if (moves) drawn = corners; else unlike.add(corners);
     }
-    if (drawn === pair) moves.forEach(move => move(share));
+    if (around.length > 1 && drawn === corners) moves.forEach(move => move(weights));
     else put(at.map(Math.round));
     picture.setAttribute("aria-label", sliders.reduce((alt, {values, inputs, of}, k) => {
-      const [a, b] = [values[low[k]], values[high[k]]];
-      const value = a === b ? a
-        : blend(a, b, 1 + Math.max(digits(a), digits(b)))(share);
+      const share = at[k] % 1, [a, b] = [values[Math.floor(at[k])], values[Math.ceil(at[k])]];
+      const value = share ? blend([a, b], 1 + Math.max(digits(a), digits(b)))([1 - share, share]) : a;
       of.querySelectorAll("output").forEach(output => output.value = value);
       if (inputs.length === 1) inputs[0].setAttribute("aria-valuetext", value);
+      const {axis} = of.dataset;
+      if (axis) of.parentElement.style.setProperty(`--${axis}`, at[k] / (values.length - 1));
       return `${alt}; ${data.names[k]} = ${value}`;
     }, data.alt));
   };
@@ -130,7 +146,11 @@
       });
     }
     if (sent >= 0) input.value = `${sent}`;
-    const stop = () => { clearInterval(slider.timer); slider.timer = 0; play.textContent = "▶"; };
+    const stop = () => {
+      clearInterval(slider.timer);
+      slider.timer = 0;
+      if (play) play.textContent = "▶";
+    };
     const to = stopped => { input.step = "1"; input.value = stopped; show(); };
     const start = () => {
       if (+input.value === +input.max) to(0);
@@ -143,11 +163,44 @@
     input.onkeydown = () => input.step = "1";
     // at rest, the picture is a drawn one
     input.onchange = () => { to(Math.round(+input.value)); keep(k); };
-    play.onclick = () => slider.timer ? stop() : start();
+    if (play) play.onclick = () => slider.timer ? stop() : start();
     of.querySelectorAll("[data-step]").forEach(step =>
       step.onclick = () => { stop(); to(+input.value + +step.dataset.step); keep(k); });
     of.querySelectorAll("[data-at]").forEach(mark =>
       mark.onclick = () => { stop(); to(mark.dataset.at); keep(k); });
+  });
+
+  // On a pad a point moves two sliders, across and up. Their tracks lie unseen over its square.
+  box.querySelectorAll(".geolab-pad").forEach(pad => {
+    const square = pad.querySelector(".geolab-square"), inputs = [...pad.querySelectorAll("input")];
+    const ARROWS = {ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowDown: [1, -1], ArrowUp: [1, 1]};
+    /** @param {PointerEvent} at */
+    const move = at => {
+      const {left, bottom, width, height} = square.getBoundingClientRect();
+      const shares = [(at.clientX - left) / width, (bottom - at.clientY) / height];
+      inputs.forEach((input, k) => input.value = `${shares[k] * +input.max}`);  // none is outside
+      show();
+    };
+    square.onpointerdown = event => {
+      if (event.button) return;
+      square.setPointerCapture(event.pointerId);
+      inputs.forEach(input => input.onpointerdown?.(event));
+      move(event);
+    };
+    square.onpointermove = event => square.hasPointerCapture(event.pointerId) && move(event);
+    square.onlostpointercapture = () => {
+      inputs.forEach(input => input.onchange());
+      inputs[0].focus({preventScroll: true});
+    };
+    inputs.forEach(input => input.onkeydown = event => {
+      const [k, by] = ARROWS[event.key] ?? [];
+      input.step = "1";
+      if (k === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+      event.preventDefault();
+      inputs[k].focus({preventScroll: true});  // so that its new value is said
+      inputs[k].stepUp(by);
+      inputs[k].onchange();
+    });
   });
   show();
   box.querySelector(".geolab-sliders").hidden = false;

@@ -5,7 +5,10 @@
 
 In a live kernel, a move of a slider calls `draw` again. While the book is built, the environment
 variable GEOLAB_EXPLORE is "static". Then frames.py draws every combination of values once, for a
-page without a kernel. A drag there shows pictures between its frames (between.py).
+page without a kernel. A drag there shows pictures between its frames (between.py). Two numbers
+that belong together are set by one point:
+
+    explore(draw, gate=slider(...), angle=slider(...), pad=("gate", "angle"))
 """
 
 import html
@@ -84,7 +87,8 @@ def _index(options: list, value) -> int:
     raise ValueError(f"a mark or start must be one of the values, got {value!r}")
 
 
-def explore(draw: Callable[..., Figure], caption: str = "", **values: Sequence):
+def explore(draw: Callable[..., Figure], caption: str = "", pad: tuple[str, str] | None = None,
+            **values: Sequence):
     """Show a figure under sliders.
 
     Arguments:
@@ -92,6 +96,9 @@ def explore(draw: Callable[..., Figure], caption: str = "", **values: Sequence):
             is the alt text: it tells the message of the picture in words. Train and load outside
             of `draw`, which is called for every combination of values.
         caption: one or two sentences under the picture; the page numbers it.
+        pad: the names of two sliders of numbers that belong together, such as ("gate", "angle"). A
+            page then has a square in which a point is dragged, the first one across and the second
+            one up. In a live kernel the two sliders stand side by side.
         values: for each slider, its list of values, or what `slider` makes of them. At most 100
             combinations are possible.
 
@@ -99,8 +106,8 @@ def explore(draw: Callable[..., Figure], caption: str = "", **values: Sequence):
         the book is built, the HTML of all frames.
 
     Raises:
-        ValueError: for no slider, an empty list, too many combinations, or a `draw` without a
-            docstring.
+        ValueError: for no slider, an empty list, a pad that isn't of two sliders of numbers, too
+            many combinations, or a `draw` without a docstring.
         RuntimeError: when `draw` fails; the message names the values.
 
     Warns: while the book is built, of frames that are too large for a page, and of a smooth slider
@@ -113,6 +120,8 @@ def explore(draw: Callable[..., Figure], caption: str = "", **values: Sequence):
             raise ValueError(f"explore got an empty list for {name}; give it the slider's values")
     choices = {name: options if isinstance(options, Slider) else slider(options)
                for name, options in values.items()}
+    if pad is not None:
+        choices = _pad_first(choices, pad)
     count = math.prod(len(choice.values) for choice in choices.values())
     if count > MOST_FRAMES:
         raise ValueError(f"explore got {count} combinations, more than {MOST_FRAMES}; "
@@ -121,9 +130,10 @@ def explore(draw: Callable[..., Figure], caption: str = "", **values: Sequence):
         raise ValueError(f"{draw.__name__} needs a docstring: it is the alt text of the picture")
     alt = " ".join(draw.__doc__.split())
     if os.environ.get("GEOLAB_EXPLORE") != "static":
-        return _live(draw, choices, alt, caption)
+        return _live(draw, choices, alt, caption, pad is not None)
     shown = [frames.Shown(name, SYMBOLS.get(name, name), [_text(v) for v in choice.values],
-                          choice.words, choice.marks, choice.start, choice.smooth, choice.choice)
+                          choice.words, choice.marks, choice.start, choice.smooth, choice.choice,
+                          "xy"[pad.index(name)] if pad and name in pad else "")
              for name, choice in choices.items()]
     # a curve that matplotlib simplifies has another number of points in each frame
     smooth = any(choice.smooth for choice in choices.values())
@@ -131,6 +141,19 @@ def explore(draw: Callable[..., Figure], caption: str = "", **values: Sequence):
         return frames.page(lambda *chosen: _frame(draw, dict(zip(choices, chosen, strict=True))),
                            [choice.values for choice in choices.values()], shown, alt, caption,
                            draw.__name__)
+
+
+def _pad_first(choices: dict[str, Slider], pad: tuple[str, str]) -> dict[str, Slider]:
+    """The sliders in their order on a page, where those of the pad come first."""
+    names = list(pad) if isinstance(pad, (tuple, list)) else []
+    if len(set(names)) != 2 or len(names) != 2 or not set(names) <= set(choices):
+        raise ValueError(f"pad must name two of the sliders {', '.join(choices)}, across first; "
+                         f"got {pad!r}")
+    for name in names:
+        if len(choices[name].values) < 3 or not _numbers(choices[name].values):
+            raise ValueError(f"pad wants sliders of three or more numbers; {name} has "
+                             f"{choices[name].values!r}")
+    return {name: choices[name] for name in dict.fromkeys([*names, *choices])}
 
 
 def _frame(draw, chosen: dict) -> str:
@@ -149,7 +172,8 @@ def _text(value, minus: str = "−") -> str:
     return f"{value:g}".replace("-", minus) if isinstance(value, numbers.Real) else str(value)
 
 
-def _live(draw, choices: dict[str, Slider], alt: str, caption: str) -> ipywidgets.VBox:
+def _live(draw, choices: dict[str, Slider], alt: str, caption: str,
+          pad: bool) -> ipywidgets.VBox:
     sliders = {name: ipywidgets.SelectionSlider(
         options=[(_text(value), value) for value in choice.values],
         value=choice.values[choice.start], description=SYMBOLS.get(name, name))
@@ -170,6 +194,8 @@ def _live(draw, choices: dict[str, Slider], alt: str, caption: str) -> ipywidget
     for of in sliders.values():
         of.observe(redraw, names="value")
     rows = [_row(sliders[name], choice) for name, choice in choices.items()]
+    if pad:
+        rows[:2] = [ipywidgets.HBox(rows[:2], layout={"flex_flow": "row wrap"})]
     box = ipywidgets.VBox([picture, *rows, message])
     box.sliders, box.picture, box.message = sliders, picture, message
     return box

@@ -95,23 +95,33 @@ ROWS_ONLY = 0.8 * torch.eye(4).double()
 ROWS_ONLY[:, 3] += 0.2
 
 
-def draw_alone(layer: int) -> Figure:
-    """Two stacks of four letters and their matrices. Upper stack: three letters turn into the mirrored letter of stream 4, whose column sum grows towards 4, and the mean moves away. Lower stack: all become the mean, which stays, and each column sum is 1."""  # noqa: E501  (the docstring is the figure's alt text)
-    figure, axes = canvas(2.95, xlim=(-0.8, 9.6), ylim=(-1.6, 4.4))
-    for low, recipe, name in ((3.1, ROWS_ONLY, "rows only"), (0, BOTH, "rows and columns")):
-        power = torch.linalg.matrix_power(recipe, layer)
+def alone() -> HTML:
+    """Four letters and their mean before, and after 5 and 60 layers of either recipe."""
+    figure, axes = canvas(5.4, xlim=(-0.8, 9.6), ylim=(-1.42, 9.82))
+    start = STREAMS.mean(0).view(-1, 2)[[*range(12), 0]]
+    rows = ((0, BOTH, "before"), (5, ROWS_ONLY, "rows only, 5 layers"),
+            (60, ROWS_ONLY, "rows only, 60 layers"), (5, BOTH, "rows and columns, 5 layers"),
+            (60, BOTH, "rows and columns, 60 layers"))
+    for row, (layers, recipe, name) in enumerate(rows):
+        low = 8.8 - 2.25 * row
+        power = torch.linalg.matrix_power(recipe, layers)
         now = power @ STREAMS
         for k, letter in enumerate((*now, now.mean(0))):
             axes.fill(*(letter.view(-1, 2) + torch.tensor([1.5 * k, low])).T, alpha=0.8,
                       color=ACCENT if k < 4 else "#aaaaaa", linewidth=2)
         for k, count in enumerate(power.sum(0)):
-            axes.text(1.5 * k, low - 1.2, f"× {count:.2f}", ha="center", va="center", fontsize=8.5)
-        axes.text(6.1, low - 1.2, "the mean", ha="center", va="center", fontsize=8.5)
-        start = STREAMS.mean(0).view(-1, 2)[[*range(12), 0]] + torch.tensor([6.0, low])
-        axes.plot(*start.T, color="black", linewidth=1)
-        axes.text(-0.75, low + 0.95, name, fontsize=10, weight="bold")
-        boxes(axes, recipe, x=7.3, y=low - 1.25, size=0.55, digits=1, font=9)
-    return figure
+            axes.text(1.5 * k, low - 0.95, f"× {count:.2f}", ha="center", va="center",
+                      fontsize=8.5)
+        axes.text(6, low - 0.95, "the mean", ha="center", va="center", fontsize=8.5)
+        axes.plot(*(start + torch.tensor([6.0, low])).T, color="black", linewidth=1)
+        axes.text(-0.75, low + 0.72, name, fontsize=10, weight="bold")
+        if row in (1, 3):
+            boxes(axes, recipe, x=7.3, y=low - 2.2, size=0.55, digits=1, font=9)
+    return show(figure, "Five rows of four letters and their mean. With rows only, three letters "
+                        "turn within sixty layers into the mirrored letter of stream 4, which "
+                        "then counts 4 times, and the mean moves away. With rows and columns all "
+                        "four become the mean, which stays, and each counts once.",
+                caption="Under each letter: how much the letter that started there counts. Fifth place: the mean of the four letters, now (grey) and at the start (outline). Right: the matrix of one layer.")  # noqa: E501
 
 
 def peeled(P, terms: Sequence[tuple[float, tuple[int, ...]]]) -> HTML:

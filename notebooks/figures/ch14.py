@@ -262,39 +262,42 @@ def told_boards(shares: Mapping[str, float]) -> HTML:
                         "right at best, over 11,520 puzzles. It is a ceiling, and no promise.")
 
 
-def heard(graph: RelationGraph, cell: int, rounds: int) -> Tensor:
-    """The cells that `cell` has heard from, itself included: (16,) of True and False."""
-    known = torch.arange(16) == cell
+def hears_after(graph: RelationGraph, cell: int) -> Tensor:
+    """The rounds after which `cell` has heard from each cell, 0 for itself: (16,)."""
+    known, rounds = torch.arange(16) == cell, torch.zeros(16, dtype=torch.long)
     source, target = graph.edges
-    for _ in range(rounds):
+    while not known.all():
+        rounds += ~known
         more = torch.zeros(16, dtype=torch.long).index_add(0, source, known[target].long())
         known = known | more.bool()
-    return known
+    return rounds
 
 
-def draw_heard(rounds: int, cell: str) -> Figure:
-    """On the path in reading order a cell hears one cell further per round and side. On the graph of units it hears its row, column and block in one round, and all cells in two."""  # noqa: E501  (the docstring is the figure's alt text)
-    at = int(cell) - 1                                    # readers count from 1
+def draw_heard(cell: int) -> Figure:
+    """Two boards. In each cell stands after how many rounds the dark cell hears from it. On the path in reading order it hears one cell further per round and side, up to 15 rounds. On the graph of units it hears its row, column and block in one round, and all cells in two."""  # noqa: E501  (the docstring is the figure's alt text)
+    at = cell - 1                                         # readers count from 1
     figure, panels = subplots(1, 2, height=2.7)
     column, row = np.arange(16) % 4, 3 - np.arange(16) // 4
     board = units_graph()
     for axes, graph, title in zip(panels, (path_graph(16), board), ("the path", "the units"),
                                   strict=True):
-        known = heard(graph, at, rounds).numpy()
+        rounds = hears_after(graph, at).tolist()
         if graph is board:
             for (source, target), relation in zip(board.edges.T.tolist(), board.relations.tolist(),
                                                   strict=True):
                 if source == at:
                     start, end = (np.array([column[k], row[k]]) for k in (source, target))
                     axes.plot(*_bent(start, end, (0.7, -0.7, 0)[relation]),
-                              ("-", "--", ":")[relation], color="black", linewidth=1.1, zorder=3)
+                              ("-", "--", ":")[relation], color="black", linewidth=1.1, zorder=1)
         else:
-            axes.plot(column, row, color="black", linewidth=0.9, zorder=3)
-        axes.plot(column[~known], row[~known], "s", color="#dddddd", markersize=21)
-        axes.plot(column[known], row[known], "s", color="#8fc1e3", markersize=21)
-        axes.plot(column[at], row[at], "s", color=ACCENT, markersize=21)
+            axes.plot(column, row, color="black", linewidth=0.9, zorder=1)
+        for k, after in enumerate(rounds):
+            axes.plot(column[k], row[k], "s", markersize=21, zorder=2,
+                      color=ACCENT if k == at else "#8fc1e3" if after == 1 else "#dddddd")
+            if k != at:
+                axes.text(column[k], row[k], str(after), zorder=4, **CENTRE)
         axes.set(aspect="equal", xlim=(-0.6, 3.6), ylim=(-0.6, 3.6),
-                 title=f"{title}: {int(known.sum())} of 16")
+                 title=f"{title}: {max(rounds)} rounds")
         axes.set_axis_off()
     return figure
 

@@ -118,31 +118,35 @@ def square(axes: Axes, P: np.ndarray) -> None:
     for (i, j), value in np.ndenumerate(P):
         axes.fill([j, j + 1, j + 1, j], [-i, -i, -i - 1, -i - 1], facecolor=ACCENT,
                   alpha=min(0.6, 0.05 + 0.55 * value), edgecolor="black")
-        axes.text(j + 0.5, -i - 0.5, f"{value:.3g}", **CENTRE)
+        axes.text(j + 0.5, -i - 0.5, f"{value:.3g}", fontsize=9, **CENTRE)
     for k in range(n):
-        for x, y, value in ((n + 0.45, -k - 0.5, P[k].sum()), (k + 0.5, -n - 0.3, P[:, k].sum())):
+        for x, y, value in ((n + 0.55, -k - 0.5, P[k].sum()), (k + 0.5, -n - 0.35, P[:, k].sum())):
             exact = abs(value - 1) < 1e-9
             said = "1" if exact else f"{value:.3f}" if value < 9 else f"{value:.3g}"
-            axes.text(x, y, said, color=ACCENT if exact else SECOND,
+            axes.text(x, y, said, color=ACCENT if exact else SECOND, fontsize=9,
                       weight="bold" if exact else "normal", **CENTRE)
+    axes.set(xlim=(-0.1, 3.1), ylim=(-2.7, 0.1), aspect="equal")
     axes.set_axis_off()
 
 
-def draw_steps(corner: float, steps: int) -> Figure:
-    """Left: the square with its sums. After every second step those of the rows are one, after the other steps those of the columns. Right: bars of how far the spoiled sums are from one. They get shorter with every step, quickly for 3 and slowly for 81."""  # noqa: E501  (the docstring is the figure's alt text)
-    figure, (left, right) = subplots(1, 2, height=2.6, width_ratios=[1, 1.25])
-    P, spoiled = after(steps, corner)
-    square(left, P)
-    left.set(xlim=(-0.1, 3.0), ylim=(-2.6, 0.1), aspect="equal",
-             title=f"step {steps}: {('rows', 'columns')[steps % 2]} divided" if steps else "start")
+def draw_steps(corner: float) -> Figure:
+    """Above: the square with its sums at the start, after one step, where those of the columns are one, and after two, where those of the rows are one. Below: bars of how far the spoiled sums are from one. They get shorter with every step, quickly for a small corner and slowly for 81."""  # noqa: E501  (the docstring is the figure's alt text)
+    figure, panels = subplots(2, 3, height=4.1, height_ratios=[1, 1.15])
+    for steps, said in enumerate(("start", "step 1: columns", "step 2: rows")):
+        square(panels[0, steps], after(steps, corner)[0])
+        panels[0, steps].set_title(said, fontsize=11)
+    spoiled = after(16, corner)[1]
+    below = figure.add_subplot(panels[0, 0].get_gridspec()[1, :])
+    for axes in panels[1]:
+        axes.remove()
     for first, hatch in ((0, ""), (1, "//")):
-        right.bar(range(1 + first, steps + 1, 2), spoiled[first::2], color=SECOND, hatch=hatch,
+        below.bar(range(1 + first, 17, 2), spoiled[first::2], color=SECOND, hatch=hatch,
                   edgecolor="white", width=0.8)
-    right.text(16.2, 0.53, "plain: rows spoiled", ha="right", fontsize=10)
-    right.text(16.2, 0.46, "hatched: columns spoiled", ha="right", fontsize=10)
-    right.set(xlim=(0.4, 16.6), ylim=(0, 0.6), xticks=range(1, 17, 3), xlabel="step",
+    below.text(16.4, 0.5, "plain: rows spoiled", ha="right", fontsize=10)
+    below.text(16.4, 0.42, "hatched: columns spoiled", ha="right", fontsize=10)
+    below.set(xlim=(0.4, 16.6), ylim=(0, 0.6), xticks=range(1, 17), xlabel="step",
               ylabel="distance from 1")
-    right.grid(axis="x", visible=False)
+    below.grid(axis="x", visible=False)
     return figure
 
 
@@ -231,21 +235,31 @@ UNDONE = {corner: undone(corner) for corner in (3, 81)}
 TRUE = {corner: true_factors(corner) for corner in UNDONE}
 
 
-def draw_undone(corner: float, back: int) -> Figure:
-    """The error of f against the number of rounds undone, on a logarithmic scale. With 3 in the corner it grows by more than a digit per round, and after seven rounds one factor is negative. With 81 it grows slowly, and three digits are left after twenty rounds: the grey line."""  # noqa: E501  (the docstring is the figure's alt text)
-    figure, axes = subplots(height=2.8)
-    error, slow = (np.abs(UNDONE[key] / TRUE[key] - 1).max(1) for key in (corner, 81))
-    axes.axhspan(1, 1e3, facecolor=FREE)
-    axes.text(20, 200, "no digit is right", ha="right", va="center", fontsize=10)
-    axes.plot(range(21), slow, color=QUIET, linewidth=1.5)
-    axes.text(15, 3e-6, "with 81", va="center", fontsize=10, color="#555555")
-    axes.plot(range(back + 1), error[:back + 1], "o-", color=SECOND, markersize=5)
-    has, had = (f"({f[0]:.3g}, {f[1]:.3g})".replace("-", "−")
-                for f in (UNDONE[corner][back], TRUE[corner][back]))
-    axes.set(yscale="log", xlim=(-0.5, 20.5), ylim=(1e-8, 1e3), xticks=range(0, 21, 5),
-             yticks=[1e-7, 1e-5, 1e-3, 1e-1, 1e1], xlabel="rounds undone",
-             ylabel="relative error of f", title=f"f comes back as {has}, and it was {had}")
-    return figure
+def rounds_undone() -> HTML:
+    """The error of f against the rounds undone, with 3 and with 81 in the corner."""
+    figure, axes = subplots(height=3.1)
+    axes.axhspan(1, 1e4, facecolor=FREE)
+    axes.text(20.3, 2e3, "no digit is right", ha="right", va="center", fontsize=10)
+    for corner, color, style in ((3, SECOND, "o-"), (81, ACCENT, "s--")):
+        error = np.abs(UNDONE[corner] / TRUE[corner] - 1).max(1)
+        axes.plot(error, style, color=color, markersize=4.5)
+        at = 3 if corner == 3 else 14
+        axes.text(at + 0.6, error[at] / 4, f"{corner} in the corner", color=color, va="top",
+                  fontsize=10)
+    (a, b), (c, d) = UNDONE[3][7], TRUE[3][7]
+    error = np.abs(UNDONE[3][7] / TRUE[3][7] - 1).max()
+    axes.annotate(f"comes back as ({a:.3g}, {b:.3g}),\nand it was ({c:.3g}, {d:.3g})".replace(
+        "-", "−"), (7, error), xytext=(8.5, 1e-2), va="center", fontsize=10,
+        arrowprops=dict(arrowstyle="-", color="black", linewidth=0.8))
+    axes.set(yscale="log", xlim=(-0.5, 20.5), ylim=(1e-8, 1e4), xticks=range(0, 21, 5),
+             yticks=[1e-7, 1e-5, 1e-3, 1e-1, 1e1, 1e3], xlabel="rounds undone",
+             ylabel="relative error of f")
+    return show(figure, "The error of f against the number of rounds undone, on a logarithmic "
+                        "scale. With 3 in the corner it grows by more than a digit per round, and "
+                        "after seven rounds one factor is negative. With 81 it grows slowly, and "
+                        "three digits are left after twenty rounds.",
+                caption="Twenty rounds forward, and then undone one by one, in float32. In the "
+                        "grey part the error is as large as f itself.")
 
 
 def walk(rounds: int = 2) -> tuple[list[np.ndarray], list[float], list[np.ndarray]]:

@@ -123,15 +123,20 @@ RING = 2 * torch.eye(len(OUTLINE), dtype=torch.float64) - sum(
     torch.eye(len(OUTLINE), dtype=torch.float64).roll(k, dims=0) for k in (1, -1))
 
 
-def draw_heat(tau: float) -> Figure:
-    """The outline of an F flows towards its neighbours. The corners get round first, then the arms shrink, and at last little more than an oval remains."""  # noqa: E501  (the docstring is the figure's alt text)
-    figure, axes = subplots(height=3.2)
-    draw_letter(axes, color="#bbbbbb")
-    flowed = torch.matrix_exp(-tau * RING) @ OUTLINE
-    axes.plot(*torch.cat([flowed, flowed[:1]]).T, color=ACCENT, linewidth=2.5)
-    axes.set(aspect="equal", xlim=(-0.8, 0.8), ylim=(-0.62, 0.62), xticks=[], yticks=[])
-    axes.spines[:].set_visible(False)
-    return figure
+def heat() -> HTML:
+    """The outline of an F after the flow, at six times."""
+    figure, panels = subplots(2, 3, height=3.6)
+    for axes, tau in zip(panels.flat, (0, 1, 4, 12, 25, 50), strict=True):
+        draw_letter(axes, color="#bbbbbb")
+        flowed = torch.matrix_exp(-tau * RING) @ OUTLINE
+        axes.plot(*torch.cat([flowed, flowed[:1]]).T, color=ACCENT, linewidth=2)
+        axes.set(aspect="equal", xlim=(-0.5, 0.5), ylim=(-0.6, 0.6), xticks=[], yticks=[],
+                 title=f"τ = {tau}")
+        axes.spines[:].set_visible(False)
+    return show(figure, "The outline of an F flows towards its neighbours, at six times. The "
+                        "corners get round first, then the arms shrink, and at last little more "
+                        "than an oval remains.",
+                caption="Grey: the F. Blue: its outline, a closed chain of points, after the flow.")
 
 
 KINDS = {"transformer": "additive", "lite": "gt-lite", "full": "gt-full", "moe": "gt-moe"}

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from geolab.show import explore, figures, slider
-from geolab.show.between import bend, between, error
+from geolab.show.between import bend, between, error, mean
 
 A = '<g id="ab1"><path d="M 0 10" style="fill: #000000"/></g><text x="1">n = 1,000 of −2.5</text>'
 B = '<g id="cd2"><path d="M 4 20" style="fill: #ff0080"/></g><text x="3">n = 2,000 of 2.5</text>'
@@ -23,6 +23,19 @@ def test_a_number_keeps_its_form(share, said):
 def test_other_words_are_those_of_the_nearer_frame_and_the_rest_moves(share, word):
     picture = between(A, B.replace("2,000", "many"), share)
     assert word in picture and f'"M {4 * share:.2f} ' in picture
+
+
+def test_between_four_frames_each_counts_by_its_weight():
+    c = A.replace("M 0 10", "M 8 50").replace("1,000", "5,000")
+    picture = mean([A, B, c, c.replace("M 8", "M 9")], [0.4, 0.2, 0.3, 0.1])
+    assert '"M 4.10 28.00"' in picture and "#33001a" in picture and ">n = 2,800 of" in picture
+    assert mean([A, B], [0.25, 0.75]) == between(A, B, 0.75)
+    assert mean([A, B, c.replace("M 8", "L 8")], [0.4, 0.3, 0.3]) is None
+
+
+@pytest.mark.parametrize("weights, word", [([0.4, 0.3, 0.3], "1,000"), ([0.3, 0.3, 0.4], "many")])
+def test_other_words_are_those_of_the_frame_that_counts_most(weights, word):
+    assert word in mean([A, B, B.replace("2,000", "many")], weights)
 
 
 @pytest.mark.parametrize("old, new", [("M 4 20", "M 4 20 L 5 6"), ("M 4", "L 4"),
@@ -74,6 +87,29 @@ def test_wrong_pictures_between_frames_warn_and_are_left_out(monkeypatch, of, va
         assert "data-smooth " in shown()
         return
     with pytest.warns(UserWarning, match="draw is shown in steps of beta: half-way between "):
+        assert "data-smooth " not in shown()
+
+
+@pytest.mark.parametrize("bent", [0, 6])
+def test_a_pad_whose_picture_within_a_cell_is_wrong_goes_in_steps(monkeypatch, bent):
+    """Where both sliders start, neither bends: only a look at the middle of a cell finds it."""
+    monkeypatch.setenv("GEOLAB_EXPLORE", "static")
+
+    def draw(beta, gate):
+        """A point."""
+        figure, axes = figures.subplots(height=1.5)
+        axes.plot([0, 1], [0, beta + gate + bent * beta * gate * (beta - 1) * (gate - 1)])
+        axes.set(ylim=(0, 3))
+        return figure
+
+    def shown():
+        values = slider([0, 0.5, 1, 1.5], smooth=True, start=0)
+        return explore(draw, beta=values, gate=values, pad=("beta", "gate")).data
+
+    if not bent:
+        assert shown().count("data-smooth ") == 2
+        return
+    with pytest.warns(UserWarning, match="draw is shown in steps of beta and gate: at "):
         assert "data-smooth " not in shown()
 
 

@@ -123,6 +123,14 @@ class TestLive:
         box.sliders["beta"].value = 0
         assert listed.index == 0
 
+    def test_a_pad_is_its_two_sliders_side_by_side(self):
+        box = explore(point, beta=[0, 1, 2], gate=[0, 0.5, 1], pad=("gate", "beta"))
+        _, both, _ = box.children
+        assert isinstance(both, ipywidgets.HBox) and list(box.sliders) == ["gate", "beta"]
+        assert [row.children[0].children[0] for row in both.children] == list(box.sliders.values())
+        box.sliders["gate"].value, box.sliders["beta"].value = 1, 2
+        assert shown(box) == figures.svg(point(2, 1))
+
     def test_values_may_be_words(self):
         box = explore(titled, beta=[0], title=["one", "two"])
         box.sliders["title"].value = "one"
@@ -193,6 +201,30 @@ class TestStatic:
         assert sum("data-play" in tag for tag in buttons) == 1
         assert [tag["data-step"] for tag in buttons if "data-step" in tag] == ["-1", "1"]
         assert figures.svg(point(0.5)).strip() in self.page(beta=beta)
+
+    def test_a_pad_stands_before_other_sliders_with_a_line_for_each_mark(self):
+        def two(beta, title, gate):
+            """A point with a title."""
+            figure = point(beta, gate)
+            figure.axes[0].set_title(title)
+            return figure
+
+        page = Page(self.page(two, beta=slider([0, 1, 2, 3], marks={1: "a line", 3: "the end"}),
+                              title=["one", "two"], pad=("gate", "beta"),
+                              gate=slider([0, 0.5, 1], "the gate", start=0)))
+        assert json.loads(page.data)["keys"] == ["two.gate", "two.beta", "two.title"]
+        (group,) = [tag for tag in page.of("div") if tag.get("role") == "group"]
+        assert group["aria-label"] == "gate across, beta up"
+        assert [tag.get("data-axis") for tag in page.of("div")
+                if tag.get("class") == "geolab-slider"] == ["x", "y"]
+        assert [tag["style"] for tag in page.of("i")] == ["bottom:33.33%", "bottom:100%"]
+        assert [tag["style"] for tag in page.of("button")] == ["bottom:33.33%", "bottom:100%"]
+        across, up = page.of("input")[:2]
+        assert across["aria-label"] == "gate, the gate" and across["value"] == "0"
+        assert "aria-orientation" not in across and up["aria-orientation"] == "vertical"
+        drawn = frames(json.loads(page.data))
+        assert drawn == [figures.svg(two(beta, title, gate)) for gate in (0, 0.5, 1)
+                         for beta in (0, 1, 2, 3) for title in ("one", "two")]
 
     def test_negative_numbers_have_a_minus_and_words_keep_their_hyphens(self):
         page = self.page(titled, beta=[-1, 0, 0.5], title=["Pre-LN", "Post-LN"])
@@ -274,7 +306,15 @@ class TestErrors:
         (lambda: slider([0, 1, 2], marks={1.9: "none"}), "one of the values, got 1.9"),
         (lambda: slider([0, 1, 2], start=0.2), "one of the values, got 0.2"),
         (lambda: slider(["a", "b"], start="c"), "must be one of the values, got 'c'"),
-        (lambda: explore(point, beta=range(6), gate=range(17)), "got 102 combinations")])
+        (lambda: explore(point, beta=range(6), gate=range(17)), "got 102 combinations"),
+        (lambda: explore(point, beta=range(3), gate=range(3), pad=("beta", "turn")),
+         r"pad must name two of the sliders beta, gate, across first; got \('beta', 'turn'\)"),
+        (lambda: explore(point, beta=range(3), pad=("beta", "beta")), "two of the sliders beta"),
+        (lambda: explore(point, beta=range(3), gate=range(3), pad="beta"), "got 'beta'"),
+        (lambda: explore(point, beta=range(3), gate=[0, 1], pad=("beta", "gate")),
+         r"three or more numbers; gate has \[0, 1\]"),
+        (lambda: explore(titled, beta=range(3), title=list("abc"), pad=("beta", "title")),
+         r"three or more numbers; title has \['a', 'b', 'c'\]")])
     def test_values_that_make_no_slider(self, call, message):
         with pytest.raises(ValueError, match=message):
             call()

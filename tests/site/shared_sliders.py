@@ -12,6 +12,7 @@ from PIL import Image
 LEARN = """(of) => {
     const figure = of.closest(".geolab-explore"), picture = figure.querySelector("[role=img]");
     const inputs = [...of.querySelectorAll("input")], [input] = inputs;
+    of.square = of.closest(".geolab-pad")?.querySelector(".geolab-square");
     const choice = of.choice = inputs.length > 1, last = choice ? inputs.length - 1 : +input.max;
     const said = () => choice ? inputs.find(one => one.checked).nextElementSibling
         : of.querySelector("output");
@@ -36,7 +37,8 @@ LEARN = """(of) => {
         return time;
     });
     of.put(of.first);
-    return [of.stops.map(([value]) => value), times, choice, "smooth" in input.dataset];
+    return [of.stops.map(([value]) => value), times, choice, "smooth" in input.dataset,
+        of.dataset.axis ?? ""];
 }"""
 REACH = """async (of, [low, high]) => {
     for (const start = performance.now(); ;) {
@@ -47,22 +49,25 @@ REACH = """async (of, [low, high]) => {
         await new Promise(later => setTimeout(later, 20));
     }
 }"""
-# A finger or a mouse at the ends and the middle of the track would meet the slider itself.
-OPEN = """(of) => of.handles.every(input => {
+# A finger or a mouse at the ends and the middle of the track would meet the slider itself, or on a
+# pad the square with its point.
+OPEN = """(of) => (of.square ? [of.square] : of.handles).every(input => {
     input.scrollIntoView({block: "center", behavior: "instant"});
     const {x, y, width, height} = input.getBoundingClientRect();
     return !input.disabled && [2, width / 2, width - 2].every(
-        along => document.elementFromPoint(x + along, y + height / 2) === input);
+        along => input.contains(document.elementFromPoint(x + along, y + height / 2)));
 })"""
 FIGURE = """(of) => [...document.querySelectorAll(".geolab-explore")]
     .indexOf(of.closest(".geolab-explore"))"""
 PLACE = """(of, what) => {
     const element = what === "picture" ? of.closest(".geolab-explore").querySelector("[role=img]")
-        : of.handles[what];
+        : of.square ?? of.handles[what];
     element.scrollIntoView({block: "center", behavior: "instant"});
     const {x, y, width, height} = element.getBoundingClientRect();
     return {x, y, width, height};
 }"""
+POINT = """(of) => ["--x", "--y"].map(side => +of.parentElement.style.getPropertyValue(side))"""
+UPWARDS = {"ArrowRight": "ArrowUp", "ArrowLeft": "ArrowDown"}
 MOVES = 100
 
 
@@ -87,7 +92,8 @@ class Slider:
     def __init__(self, page, element):
         self.page, self.element = page, element
         # what it says at each stop, and the milliseconds until the picture stood
-        self.values, self.milliseconds, self.choice, self.smooth = element.evaluate(LEARN)
+        (self.values, self.milliseconds, self.choice, self.smooth,
+         self.axis) = element.evaluate(LEARN)
         self.last = len(self.values) - 1
         self.inner = min(1, self.last - 1), max(1, self.last - 1)  # the ends only if no other is
 
@@ -125,9 +131,9 @@ class Slider:
         self.element.evaluate("(of) => of.put(of.first)")
 
     def press(self, key: str, stop: int) -> bool:
-        """Whether the key leads to that stop."""
+        """Whether the key leads to that stop. On the axis of a pad that goes up, it is turned."""
         self.element.evaluate("(of) => of.handle().focus()")
-        self.page.keyboard.press(key)
+        self.page.keyboard.press(UPWARDS.get(key, key) if self.axis == "y" else key)
         return self.reaches(stop, stop) == stop
 
     def home(self) -> bool:
@@ -135,12 +141,17 @@ class Slider:
         return self.put(0) >= 0 if self.choice else self.press("Home", 0)
 
     def at(self, share: float) -> tuple[float, float]:
-        """The place on the window at this share of the track, or of a choice's buttons. Pictures of
-        two heights move it.
+        """The place on the window at this share of the track, of an axis of a pad, or of a
+        choice's buttons. Pictures of two heights move it.
         """
         box = self.element.evaluate(PLACE, round(share * self.last) if self.choice else 0)
         if self.choice:
             return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        if self.axis:
+            x, y = self.element.evaluate(POINT)
+            x, y = (share, y) if self.axis == "x" else (x, share)
+            return box["x"] + 1 + x * (box["width"] - 2), box["y"] + 1 + (1 - y) * (
+                box["height"] - 2)
         return box["x"] + 2 + share * (box["width"] - 4), box["y"] + box["height"] / 2
 
     @cached_property

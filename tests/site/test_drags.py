@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from geolab.show import explore, figures, slider
-from geolab.show.between import between, error
+from geolab.show.between import between, error, mean
 
 pytestmark = pytest.mark.browser
 BETAS = [0, 0.1, 0.2, 0.35]
@@ -132,6 +132,201 @@ def test_a_figure_fills_the_screen_and_arrow_keys_step_there(drawn, window, tmp_
     assert same(window.locator(".geolab-explore"), frame(0.35))
     window.get_by_role("button", name="Fill the screen, or leave it").click()
     window.wait_for_function("!document.fullscreenElement")
+
+
+# ---------------------------------------------------------------- a pad
+
+PHASES, HEIGHTS = [0, 0.5, 1, 1.5], [1, 1.5, 2]
+
+
+def tide(phase, height, mean=0):
+    """A tide."""
+    figure, axes = figures.subplots(height=1.5)
+    axes.plot(mean + height * np.sin(np.linspace(0, 3, 40) + phase), color=(0, height / 2, 0.5))
+    axes.set(ylim=(-2, 3), title=f"{phase:.2f} and {height:.2f}")
+    return figure
+
+
+def pad_page(folder, smooth, patch):
+    """A page with a pad of one figure, below as much text as a screen holds."""
+    patch.setenv("GEOLAB_EXPLORE", "static")
+    with patch.context() as inner:
+        # the check of pictures between looks for curves that bend; these bend a little too much
+        inner.setattr("geolab.show.frames.error", lambda picture, drawn: 0)
+        drawn = explore(
+            tide, phase=slider(PHASES, "of the moon", marks={1: "new"}, start=0.5, smooth=smooth),
+            mean=slider([0, 1], start=0), height=slider(HEIGHTS, start=1.5, smooth=smooth),
+            pad=("phase", "height")).data
+    static = Path(__file__).resolve().parents[2] / "book/_static"
+    page = folder / "pad.html"
+    style = f'<link rel="stylesheet" href="{(static / "book.css").as_uri()}">'
+    page.write_text(HTML.format(
+        f'{style}<html data-theme="light">',
+        f'<div style="height: 500px">Text</div><section id="here">{drawn}</section>'
+        '<div style="height: 2000px">Text</div>'))
+    return page
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["smooth", "in steps"])
+def padded(request, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        return pad_page(tmp_path_factory.mktemp("pad"), request.param, patch), request.param
+
+
+@pytest.fixture
+def pad(padded, browser):
+    page, smooth = padded
+    phone = browser.new_page(viewport={"width": 390, "height": 844}, has_touch=True)
+    phone.goto(page.as_uri())
+    figure = phone.locator(".geolab-explore")
+    figure.smooth = smooth
+    yield figure
+    phone.close()
+
+
+def tide_frame(phase, height, mean=0):
+    with figures.matplotlib.rc_context({"path.simplify": False}):
+        return figures.svg(tide(phase, height, mean)).strip()
+
+
+def spot(pad, across, up):
+    """The place on the window at these shares of the square."""
+    square = pad.locator(".geolab-square")
+    square.scroll_into_view_if_needed()
+    box = square.bounding_box()
+    return box["x"] + across * box["width"], box["y"] + (1 - up) * box["height"]
+
+
+def heard(pad):
+    return [name.inner_text().replace("\u00a0", " ") for name in pad.locator(".geolab-name").all()]
+
+
+def test_a_pad_says_what_it_is(pad):
+    assert pad.get_by_role("group", name="phase across, height up").count() == 1
+    assert pad.get_by_role("slider").count() == 2
+    box = pad.locator(".geolab-square").bounding_box()
+    assert box["width"] == box["height"] >= 200
+    point = pad.locator(".geolab-point").bounding_box()
+    assert min(point["width"], point["height"]) >= 44
+    assert abs(point["x"] + point["width"] / 2 - box["x"] - box["width"] / 3) < 1
+    assert abs(point["y"] + point["height"] / 2 - box["y"] - box["height"] / 2) < 1
+    assert pad.page.evaluate("document.documentElement.scrollWidth") == 390
+    said = pad.locator("[aria-live=polite]")
+    assert said.count() == 2 and heard(pad)[:2] == ["→ phase of the moon = 0.5", "↑ height = 1.5"]
+    assert pad.locator("output").first.get_attribute("aria-live") == "off"  # else it's said twice
+
+
+def test_dragged_within_a_cell_the_picture_is_the_mean_of_its_four_frames(pad):
+    mouse = pad.page.mouse
+    mouse.move(*spot(pad, 0.1, 0.9))
+    mouse.down()
+    mouse.move(*spot(pad, 0.4, 0.3))           # a fifth of its cell, and three fifths
+    if pad.smooth:
+        corners = [tide_frame(phase, height) for height in (1, 1.5) for phase in (0.5, 1)]
+        assert same(pad, mean(corners, [0.32, 0.08, 0.48, 0.12]))
+        assert heard(pad)[:2] == ["→ phase of the moon = 0.60", "↑ height = 1.30"]
+        label = pad.locator("[role=img]").get_attribute("aria-label")
+        assert label == "A tide.; phase = 0.60; height = 1.30; mean = 0"
+    else:
+        assert same(pad, tide_frame(0.5, 1.5))
+    mouse.move(*spot(pad, 0.7, 1.4))           # outside of the square
+    mouse.up()
+    assert same(pad, tide_frame(1, 2))
+    assert heard(pad)[:2] == ["→ phase of the moon = 1", "↑ height = 2"]
+    mouse.move(*spot(pad, 0.2, 0.5))           # let go, it stays
+    assert same(pad, tide_frame(1, 2))
+
+
+def test_a_finger_drags_the_point_and_not_the_page(pad):
+    x, y = spot(pad, 0.5, 0.9)
+    before = pad.page.evaluate("scrollY")
+    devtools = pad.page.context.new_cdp_session(pad.page)
+    for kind, points in (("touchStart", [(x, y)]), ("touchMove", [(x, y + 60)]),
+                         ("touchMove", [(x + 40, y + 150)]), ("touchEnd", [])):
+        devtools.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [
+            {"x": x, "y": y} for x, y in points]})
+    pad.page.wait_for_function(
+        "document.querySelectorAll('.geolab-pad input')[1].value === '1'")
+    assert pad.page.evaluate("scrollY") == before
+    assert same(pad, tide_frame(1, 1.5))
+
+
+def test_arrow_keys_move_the_point_across_and_up(pad):
+    across, up = pad.get_by_role("slider").all()
+    across.focus()
+    press = pad.page.keyboard.press
+    for key, phase, height, now in (
+            ("ArrowRight", 1, 1.5, across), ("ArrowUp", 1, 2, up), ("ArrowUp", 1, 2, up),
+            ("ArrowLeft", 0.5, 2, across), ("End", 1.5, 2, across), ("ArrowDown", 1.5, 1.5, up),
+            ("Home", 1.5, 1, up), ("ArrowLeft", 1, 1, across)):
+        press(key)
+        assert same(pad, tide_frame(phase, height)), key
+        assert now.evaluate("input => input === document.activeElement"), key
+        assert [of.get_attribute("aria-valuetext") for of in (across, up)] == [
+            f"{phase:g}", f"{height:g}"]
+    outline = "point => getComputedStyle(point, '::before').outlineStyle"
+    assert pad.locator(".geolab-point").evaluate(outline) == "solid"
+    pad.get_by_role("button", name="new").focus()
+    assert pad.locator(".geolab-point").evaluate(outline) == "none"
+    press("Enter")
+    assert same(pad, tide_frame(1, 1))
+
+
+def test_the_address_keeps_where_the_point_rests(pad):
+    mouse, page = pad.page.mouse, pad.page
+    mouse.move(*spot(pad, 0.98, 0.5))
+    mouse.down()
+    assert "?" not in page.url
+    mouse.up()
+    assert page.url.endswith("?tide.phase=1.5#here"), page.url
+    page.keyboard.press("ArrowDown")
+    sent = page.url
+    assert sent.endswith("?tide.phase=1.5&tide.height=1#here"), sent
+    page.goto("about:blank")
+    page.goto(sent)
+    assert same(pad, tide_frame(1.5, 1)) and heard(pad)[0].endswith("= 1.5")
+    point = pad.locator(".geolab-point").bounding_box()
+    x, y = spot(pad, 1, 0)
+    assert abs(point["x"] + 22 - x) < 1 and abs(point["y"] + 22 - y) < 1
+
+
+def stops_are_drawn(pad):
+    """Whether each place of the point has the picture of its two numbers."""
+    across, up = pad.get_by_role("slider").all()
+    across.press("Home")
+    right = []
+    for phase in PHASES:
+        up.press("Home")
+        for height in HEIGHTS:
+            right.append(same(pad, tide_frame(phase, height)))
+            up.press("ArrowUp")
+        across.press("ArrowRight")
+    return all(right)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_each_place_has_its_own_picture(pad, padded, tmp_path, broken):
+    if broken:   # the frames of two places change theirs
+        page = tmp_path / "broken.html"
+        text = padded[0].read_text()
+        page.write_text(text.replace(
+            "const data = JSON.parse(", "const data = (d => (d.frames.push("
+            "...d.frames.splice(8, 2)), d))(JSON.parse(").replace(
+            "'[type=\"application/json\"]').textContent);",
+            "'[type=\"application/json\"]').textContent));"))
+        assert page.read_text() != text
+        pad.page.goto(page.as_uri())
+    assert stops_are_drawn(pad) != broken
+
+
+def test_a_pad_without_a_script_leaves_the_first_picture_and_a_sentence(padded, browser):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(padded[0].as_uri())
+    assert page.get_by_text("The slider needs JavaScript").is_visible()
+    assert not page.locator(".geolab-square").is_visible()
+    assert page.locator("[role=img] svg").bounding_box()["width"] > 200
+    context.close()
 
 
 @pytest.mark.parametrize("broken", ["", "JSON.parse = null;", "Array.prototype.map = null;"])
