@@ -308,9 +308,10 @@ def wishes(answers: Mapping[str, Collection[str]], special: Collection[str]) -> 
     return show(figure, f"Six wishes and who can fulfil them. {said}. Averages, blends, free and "
                         "scaling layers can erase one and keep the others, too, but no random draw "
                         "did so exactly.",
-                caption="A dot means yes, for one layer. Always and never: in all draws. Can: in "
-                        "some draw. A ring: with special numbers, which no draw hit exactly. Lines "
-                        "part the places on the map: dot, line, hatched area, anywhere.")
+                caption="A dot means yes, for one layer. Can: some draw does it. Always and never: "
+                        "by the bounds of the kind. A ring: with special numbers, which no draw "
+                        "hit exactly. Lines part the places on the map: dot, line, hatched area, "
+                        "anywhere.")
 
 
 def answer() -> HTML:
