@@ -5,7 +5,7 @@ import torch
 from shared_studies import arm_of
 
 from studies.claims.configurations import CONFIGURATIONS, DDL_CONTROLS, DDL_VARIANTS
-from studies.experiments.delta import DIFFERS, STUDY
+from studies.experiments.delta import STUDY
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,3 @@ def test_a_control_has_the_options_of_its_model_and_those_that_leave_something_o
         if "beta_fixed" in without:  # nothing reads the context
             wanted.pop("context", None)
         assert options(f"delta-matrix, {name}") == wanted
-
-
-def test_the_size_paper_says_that_it_leaves_out_mup():
-    assert "μP" in DIFFERS["paper"]

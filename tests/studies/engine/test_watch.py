@@ -65,6 +65,7 @@ def noted(name, engine=Engine()):
     finally:
         torch.set_default_dtype(torch.float)
     fit(model, task, BUDGET, seed=1, progress=False, engine=engine)
+    assert {"seen", "count"} <= model.state_dict().keys()  # a checkpoint keeps them
     return model.seen[:model.count].tolist()
 
 
