@@ -74,6 +74,7 @@ def test_what_operators_do_at_the_start_is_measured():
     assert all(abs(size - 1) < 1e-2 for size in found["hybrid"]["|G - I|"])
     assert found["hybrid"]["gate"] == found["hybrid, hard"]["gate"] == [0.5] * 6
     assert found["hybrid"]["gate between"] == [1.0] * 6
+    assert found["hybrid"]["angle"] == pytest.approx(found["hybrid"]["widest"], abs=0.5)
 
 
 @pytest.mark.parametrize("degrees", [0.0, 30.0, 90.0, 179.0])
