@@ -1,8 +1,28 @@
-"""What tests of studies share: an arm by its name, and the tasks of some arms."""
+"""What tests of studies share: a small study, an arm by its name, and the tasks of some arms."""
 
-from geolab.tasks import Task
-from studies.engine.arm import Arm
+from functools import partial
+
+from torch import nn
+
+from geolab.tasks import Negation, Task
+from geolab.training import Budget
+from studies.engine.arm import Arm, comparison
+from studies.engine.protocol import Protocol
 from studies.engine.run import Study
+
+TASK = Negation(dim=4, train=32, validation=16)
+MAPS = {"biased": partial(nn.Linear, 4, 4), "linear": partial(nn.Linear, 4, 4, bias=False)}
+
+
+def small_arms(protocol: Protocol, part: str = "negation", **budget) -> list[Arm]:
+    """Two linear maps, with a bias and without."""
+    return comparison(part, MAPS, TASK,
+                      Budget(**{"steps": 6, "evaluate_every": 3, "warmup": 1} | budget), protocol)
+
+
+def small_study(arms) -> Study:
+    """The study whose arms a function gives."""
+    return Study("toy", "Does it run?", {"cpu": arms})
 
 
 def arm_of(study: Study, part: str, name: str, size: str = "cpu") -> Arm:

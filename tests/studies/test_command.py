@@ -15,29 +15,28 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from shared_studies import TASK, small_arms
 from torch import nn
 
 from geolab.models import TokenModel, Transformer, TransformerConfig
 from geolab.tasks import Copy, Negation, Text
 from geolab.tasks.stream import Stream
 from geolab.training import Budget
+from studies import findings, ledger
 from studies.__main__ import main
+from studies.claims.hypothesis import HYPOTHESES, Hypothesis
 from studies.engine.again import differences
 from studies.engine.arm import comparison
 from studies.engine.jobs import _work
+from studies.engine.judge import Claim
 from studies.engine.protocol import Protocol
 from studies.engine.results import digest, read
 from studies.engine.run import Study
-from studies.experiments.registry import STUDIES
+from studies.experiments.real_network import network
+from studies.experiments.registry import MEASUREMENTS, STUDIES
 
-TASK = Negation(dim=4, train=32, validation=16)
-TINY = TransformerConfig.ddl(width=8, layers=1, heads=2)
-
-
-def toy():
-    builds = {"biased": partial(nn.Linear, 4, 4), "linear": partial(nn.Linear, 4, 4, bias=False)}
-    return comparison("only", builds, TASK, Budget(steps=12, evaluate_every=6),
-                      Protocol.stated(1e-2, (0, 1, 2)))
+STATED = Protocol.stated(1e-2, (0, 1, 2))
+toy = partial(small_arms, STATED, "only", steps=12, evaluate_every=6)
 
 
 def many():
@@ -55,19 +54,11 @@ def many():
                                                          for p in model.parameters()]})
 
 
-def on_text(task, vocabulary):
-    builds = {"additive": lambda: TokenModel(Transformer(TINY), vocabulary)}
+def on_text(task):
+    config = TransformerConfig.ddl(width=8, layers=1, heads=2)
+    builds = {"additive": lambda: TokenModel(Transformer(config), 256)}
     return comparison("text", builds, task, Budget(steps=4, batch=2, warmup=2),
                       Protocol.stated(1e-3, (0,)))
-
-
-def far():
-    """On a corpus that only a network has."""
-    return on_text(Text("wikitext-2", context=6, size=1000), Text.vocabulary)
-
-
-def streamed():
-    return on_text(Stream("fineweb-edu", context=6, validation=5), 256)
 
 
 def endless():
@@ -76,11 +67,14 @@ def endless():
 
 
 ROOT = Path(__file__).resolve().parents[2]
+ALONE = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 THEN = "then"  # between two commands of one start
 TOYS = {name: Study(name, question, {"cpu": arms}) for name, question, arms in (
-    ("stream", "Which text?", streamed), ("endless", "When will it end?", endless),
-    ("toy", "Does it run?", toy), ("many", "Do two processes find what one does?", many),
-    ("far", "Is there a network?", far))}
+    ("toy", "Does it run?", toy), ("endless", "When will it end?", endless),
+    ("many", "Do two processes find what one does?", many),
+    ("stream", "Which text?", lambda: on_text(Stream("fineweb-edu", context=6, validation=5))),
+    ("far", "Is there a network?",
+     lambda: on_text(Text("wikitext-2", context=6, size=1000))))}
 
 
 @pytest.fixture(autouse=True)
@@ -98,43 +92,68 @@ def refused(capsys, *arguments):
     return capsys.readouterr().err
 
 
-def test_without_a_name_it_lists_questions(capsys):
-    assert main([]) == 0
-    listed = capsys.readouterr().out
-    assert "toy" in listed and "Does it run?" in listed and all(name in listed for name in STUDIES)
+REFUSED = [
+    ("toys", "study must be one of"),
+    ("toy --seeds 0", "give --out a file of its own"),
+    ("toy --out nowhere/toy.json", "--out must be a file in a folder that is there"),
+    ("toy --lr 0.1", "give --out a file of its own"),
+    ("toy --lr 0.1 --out .", "Is a directory"),
+    ("delta", "is there, and is not overwritten"),
+    ("toy --check --out toy.json", "No such file"),
+    ("toy --size gpu --out toy.json", "size must be one of 'cpu', got 'gpu'"),
+    ("toy --budget gpu --out toy.json", "size must be one of 'cpu', got 'gpu'"),  # an earlier name
+    ("toy --accumulate 0 --out toy.json", "accumulate must be at least 1, got 0"),
+    ("toy --accumulate -1 --dry-run", "accumulate must be at least 1, got -1"),
+    ("toy --accumulate 3 --out toy.json", "got batch 16, 1 processes and accumulate 3"),
+    ("toy --out toy.json --warmup 0.4", "--warmup needs --lr"),
+    ("toy --out toy.json --lr -1", "--lr must be positive, got -1"),
+    ("toy --out toy.json --lr 0.1 --warmup 2",
+     "--warmup must be a share of the steps, from 0 to 1, got 2"),
+    ("stream --corpus texts", "is not stream.cpu.json"),
+    ("real --out x.json", "make model"),
+    *((f"real --out x.json {option}", "for studies that train")
+      for option in ("--arm x", "--seeds 1", "--size gpu", "--check")),
+]
 
 
-def test_it_writes_once(capsys):
-    assert main(["toy", "--out", "toy.json"]) == 0
+@pytest.mark.parametrize("arguments, message", REFUSED, ids=[asked for asked, _ in REFUSED])
+def test_a_refusal_comes_before_training(arguments, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("GEOLAB_CACHE", str(tmp_path))
+    network.cache_clear()
+    monkeypatch.setattr("studies.engine.run.side_by_side", lambda *_: pytest.fail("trained"))
+    assert message in refused(capsys, *arguments.split())
+
+
+def test_without_a_name_it_lists_questions():
+    shown = subprocess.run([sys.executable, "-m", "studies"], capture_output=True, text=True,
+                           check=True).stdout
+    first, *listed = shown.splitlines()
+    assert first.split() == ["name", "sizes", "question"]
+    for name, study in (STUDIES | MEASUREMENTS).items():
+        assert name in TOYS or any(line.split()[0] == name and study.question in line
+                                   for line in listed), name
+
+
+def test_it_writes_once_and_says_what_makes_it_again(capsys):
+    made = ["toy", "--out", "toy.json", "--arm", "linear", "--seeds", "1", "--accumulate", "2"]
+    assert main(made) == 0
     kept = read("toy.json")
-    assert (kept["experiment"] == "Does it run?" and len(kept["only"]["runs"]) == 6
-            and "seconds_not_quoted" in kept)
-    assert ("toy.json is there, and is not overwritten"
-            in refused(capsys, "toy", "--out", "toy.json"))
-    assert main(["toy", "--out", "toy.json", "--force", "a second look"]) == 0
+    assert kept["experiment"] == "Does it run?" and len(kept["only"]["runs"]) == 1
+    assert (kept["command"]
+            == "python -m studies toy --size cpu --arm linear --seeds 1 --accumulate 2")
+    assert "toy.json is there, and is not overwritten" in refused(capsys, *made)
+    assert main([*made, "--force", "a second look"]) == 0
     assert read("toy.json")["replaced"] == "a second look"
 
 
-def test_a_refusal_comes_before_training(capsys, monkeypatch):
-    monkeypatch.setattr("studies.__main__.run_study", lambda *_, **__: pytest.fail("trained"))
-    assert "study must be one of" in refused(capsys, "toys")
-    assert "give --out a file of its own" in refused(capsys, "toy", "--seeds", "0")
-    assert ("--out must be a file in a folder that is there"
-            in refused(capsys, "toy", "--out", "nowhere/toy.json"))
-    assert "is there, and is not overwritten" in refused(capsys, "delta")
-    assert "No such file" in refused(capsys, "toy", "--check", "--out", "toy.json")
-
-
-def test_wrong_sizes_and_budgets_are_named(capsys):
-    for option in ("--size", "--budget"):  # the second is its earlier name
-        assert "size must be one of 'cpu', got 'gpu'" in refused(
-            capsys, "toy", option, "gpu", "--out", "toy.json")
-    assert ("accumulate must be at least 1, got 0"
-            in refused(capsys, "toy", "--accumulate", "0", "--out", "toy.json"))
-    assert ("accumulate must be at least 1, got -1"
-            in refused(capsys, "toy", "--accumulate", "-1", "--dry-run"))
-    assert ("got batch 16, 1 processes and accumulate 3"
-            in refused(capsys, "toy", "--accumulate", "3", "--out", "toy.json"))
+def test_at_a_setting_of_ones_own_it_says_what_the_rows_would_say(monkeypatch, capsys):
+    row = Hypothesis("toy-bias", "this book", "", "A bias helps.", "11_mgt", "toy", "only",
+                     claim=Claim({"linear": 1, "biased": -1}))
+    for module in (ledger, findings):
+        monkeypatch.setattr(module, "HYPOTHESES", [*HYPOTHESES, row])
+    assert main(["toy", "--lr", "7e-3", "--warmup", "0.4", "--out", "toy.json"]) == 0
+    assert "--lr 0.007 --warmup 0.4" in read("toy.json")["command"]
+    assert "toy-bias: " in capsys.readouterr().out
 
 
 def raising(error, *_, **__):
@@ -152,15 +171,18 @@ class Broken(nn.Linear):
 
 def broken(place, error):
     """The toy with an error in code that its author wrote."""
-    fails, study = partial(raising, error), TOYS["toy"]
-    if place in ("sizes", "arrange"):
-        return replace(study, **{place: {"cpu": fails} if place == "sizes" else fails})
+    fails = partial(raising, error)
+    if place == "sizes":
+        return replace(TOYS["toy"], sizes={"cpu": fails})
+    if place == "arrange":
+        return replace(TOYS["toy"], arrange=fails)
+    change = {place: fails}
     if place in ("sample", "loss"):
         task = type("Spoilt", (Negation,), {place: fails})(dim=4, train=32, validation=16)
         change = {"task": task}
-    else:
-        change = {place: fails} if place != "forward" else {"build": partial(Broken, error)}
-    return replace(study, sizes={"cpu": lambda: [replace(arm, **change) for arm in toy()]})
+    if place == "forward":
+        change = {"build": partial(Broken, error)}
+    return replace(TOYS["toy"], sizes={"cpu": lambda: [replace(arm, **change) for arm in toy()]})
 
 
 @pytest.mark.parametrize("asked", [["--out", "toy.json"], ["--dry-run"]], ids=["train", "count"])
@@ -177,12 +199,6 @@ def test_an_error_in_a_model_a_task_or_a_study_keeps_its_traceback(place, asked,
         assert raised.value is error
 
 
-def test_a_part_says_what_makes_it_again():
-    main(["toy", "--out", "toy.json", "--arm", "linear", "--seeds", "1", "--accumulate", "2"])
-    assert (read("toy.json")["command"]
-            == "python -m studies toy --size cpu --arm linear --seeds 1 --accumulate 2")
-
-
 def test_checkpoints_of_other_code_are_no_measurement_of_this_one(capsys):
     assert main(["toy", "--out", "toy.json"]) == 0
     Path("runs/toy.cpu.cpu/sources").write_text("edited")
@@ -195,12 +211,11 @@ def test_checkpoints_of_other_code_are_no_measurement_of_this_one(capsys):
     assert forced["sources of checkpoints"] == "edited"
 
 
-def test_a_folder_of_text_takes_the_place_of_what_is_streamed(capsys):
+def test_a_folder_of_text_takes_the_place_of_what_is_streamed():
     Path("texts").mkdir()
     for number in range(9):
-        Path(f"texts/{number}.txt").write_text(f"{number} is the number of this one. "
-                                               * (number + 1))
-    assert "is not stream.cpu.json" in refused(capsys, "stream", "--corpus", "texts")
+        text = f"{number} is the number of this one. "
+        Path(f"texts/{number}.txt").write_text(text * (number + 1))
     assert main(["stream", "--corpus", "texts", "--out", "stream.json"]) == 0
     kept = read("stream.json")
     assert "corpus='texts'" in kept["text"]["task"] and kept["command"].endswith("--corpus texts")
@@ -248,7 +263,7 @@ def three_by_two(tmp_path):
     command = [sys.executable, __file__, "endless", "--jobs", "2", "--out", "endless.json"]
     process = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)})
+        env=ALONE)
 
     def until(under_way):
         while len(list(tmp_path.rglob("*.pt"))) < under_way:
@@ -309,12 +324,6 @@ def test_from_the_command_to_the_training_step_there_are_few_hops(monkeypatch):
     assert way[0] == "main" and "fit" in way and len(way) - 1 <= 8, way
 
 
-def test_it_runs_as_a_module():
-    shown = subprocess.run([sys.executable, "-m", "studies"], capture_output=True, text=True,
-                           check=True).stdout
-    assert shown.splitlines()[0].split() == ["name", "sizes", "question"]
-
-
 ENGINES = {"data parallel": [], "sharded": ["--shard", "--accumulate", "2"]}
 
 
@@ -325,17 +334,15 @@ def test_torchrun_of_the_same_command_finds_the_same(tmp_path):
     commands = [["many", "--out", str(tmp_path / f"{name}.json"), "--folder", name, *engine]
                 for name, engine in ENGINES.items()]
     subprocess.run([*torchrun, __file__, *commands[0], THEN, *commands[1]], check=True,
-                   capture_output=True, timeout=600,
-                   env=os.environ
-                   | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])})
+                   capture_output=True, timeout=600, env=ALONE)
     assert main(["many", "--out", "one.json"]) == 0
     one = read("one.json")
     for name, engine in ENGINES.items():
         two = read(tmp_path / f"{name}.json")
         rows = differences(one, two)
         assert len(rows) == 4 + 2 + 1 and max(row.difference for row in rows) < 1e-4, name
-        assert (one["processes"] == 1 and two["processes"] == 2
-                and two["engine"]["copy"]["shard"] == bool(engine))
+        assert (one["processes"], two["processes"]) == (1, 2)
+        assert two["engine"]["copy"]["shard"] == bool(engine)
         for a, b in zip(one["copy"]["runs"], two["copy"]["runs"]):
             assert (a["measured"]["weights"]
                     == pytest.approx(b["measured"]["weights"], rel=1e-3)), name

@@ -1,11 +1,12 @@
-"""Which models each size of the study trains."""
+"""Which models each size of the study trains, and what it measures of them."""
 
 import pytest
 import torch
 from shared_studies import arm_of
 
+from geolab.probes.shortcut import operators_by_layer
 from studies.claims.configurations import CONFIGURATIONS, DDL_CONTROLS, DDL_VARIANTS
-from studies.experiments.delta import DIFFERS, STUDY
+from studies.experiments.delta import STUDY
 
 
 @pytest.fixture(autouse=True)
@@ -51,5 +52,15 @@ def test_a_control_has_the_options_of_its_model_and_those_that_leave_something_o
         assert options(f"delta-matrix, {name}") == wanted
 
 
-def test_the_size_paper_says_that_it_leaves_out_mup():
-    assert "μP" in DIFFERS["paper"]
+def test_what_is_measured_is_beta_by_sublayer():
+    arm = arm_of(STUDY, "text", "delta")
+    with torch.device("cpu"), torch.no_grad():
+        model = arm.model(0)
+        for p in model.parameters():
+            p.add_(torch.randn_like(p))
+        found = arm.measure(model)
+        layers = operators_by_layer(model, arm.task.sample("validation").inputs[:64])
+    means = [layer.beta.mean().item() for layer in layers]
+    below = [(layer.beta < 1).double().mean().item() for layer in layers]
+    assert found["beta mean"] == pytest.approx(means, abs=1e-4)
+    assert found["beta below 1"] == pytest.approx(below, abs=1e-4)

@@ -12,7 +12,7 @@ from shared_studies import arm_of, tasks_of
 
 from geolab.probes import future_influence
 from geolab.probes.shortcut import operators_by_layer
-from geolab.tasks import Pairs
+from geolab.tasks import Echo
 from geolab.training import Budget, fit
 from studies.claims import CONFIGURATIONS, repeats
 from studies.experiments import emhc
@@ -50,9 +50,8 @@ def test_parameters_match_the_hybrids_within_a_tenth(name, size):
 
 
 def test_gpt_at_the_hybrids_depth_has_its_blocks():
-    gpt, hybrid = (arm_of(STUDIES["emhc_echo"], "echo", name).build().trunk
-                   for name in ("additive, 3 blocks", "hybrid"))
-    assert len(gpt.layers) == len(hybrid.layers) == 6
+    for name in ("additive, 3 blocks", "hybrid"):
+        assert len(arm_of(STUDIES["emhc_echo"], "echo", name).build().trunk.layers) == 6
 
 
 def test_only_the_arms_that_say_so_read_the_future():
@@ -75,6 +74,7 @@ def test_what_operators_do_at_the_start_is_measured():
     assert all(abs(size - 1) < 1e-2 for size in found["hybrid"]["|G - I|"])
     assert found["hybrid"]["gate"] == found["hybrid, hard"]["gate"] == [0.5] * 6
     assert found["hybrid"]["gate between"] == [1.0] * 6
+    assert found["hybrid"]["angle"] == pytest.approx(found["hybrid"]["widest"], abs=0.5)
 
 
 @pytest.mark.parametrize("degrees", [0.0, 30.0, 90.0, 179.0])
@@ -90,20 +90,12 @@ def test_the_angle_is_that_of_one_plane(degrees):
             == pytest.approx(8**0.5 * math.sin(theta / 2), abs=1e-6))
 
 
-class Few:
-    def sample(self, split):
-        x = torch.randn(16, 8, 16, generator=torch.Generator().manual_seed(0))
-        return Pairs(x[:, :-1], x[:, 1:])
-
-    def loss(self, prediction, target):
-        return (prediction - target).square().mean()
-
-
 def test_maps_only_is_the_block_with_the_identity_in_the_operators_place_and_keeps_it():
     torch.manual_seed(0)
     model = arm_of(STUDIES["emhc_echo"], "echo", "maps only").build()
-    fit(model, Few(), Budget(steps=5, warmup=1), progress=False)
-    for operator in operators_by_layer(model, Few().sample("validation").inputs):
+    task = Echo(dim=16, length=8, noise=0.1, train=16, validation=16)
+    fit(model, task, Budget(steps=5, warmup=1), progress=False)
+    for operator in operators_by_layer(model, task.sample("validation").inputs):
         assert (operator.mix - torch.eye(4)).abs().max() < 1e-6
 
 
@@ -123,21 +115,16 @@ def content(name, arms):
 def test_echo_repeats_its_row_and_the_norm_deviation(tmp_path):
     (tmp_path / "echo.json").write_text(json.dumps(content("emhc_echo", list(emhc.MODELS))))
     losses, norms = repeats(tmp_path)
-    assert (losses.table == "emhc-table-6-stability" and losses.ours["GPT"] == {"ours": (0.5, 0.0)}
-            and losses.floor)
-    assert (norms.table == "emhc-table-18"
-            and norms.ours["deviation"]["E-MHC-Geo"] == (len("hybrid, leak"), 0.0))
-    assert norms.floor is None and not norms.baselines
+    assert (losses.table, losses.ours["GPT"]) == ("emhc-table-6-stability", {"ours": (0.5, 0.0)})
+    assert norms.table == "emhc-table-18"
+    assert norms.ours["deviation"]["E-MHC-Geo"] == (len("hybrid, leak"), 0.0)
+    assert losses.floor and norms.floor is None and not norms.baselines
 
 
-def test_another_task_repeats_its_row_alone(tmp_path):
-    (tmp_path / "multi.json").write_text(json.dumps(content("emhc_near_pi_multi",
-                                                            ["additive", "jpmhc", "maps only"])))
-    [losses] = repeats(tmp_path)
-    assert losses.reported.keys() == {"GPT", "JPmHC"}
-
-
-@pytest.mark.parametrize("arms", [["maps only"], ["hybrid", "delta"]])
-def test_controls_alone_repeat_nothing(arms, tmp_path):
-    (tmp_path / "echo.json").write_text(json.dumps(content("emhc_echo", arms)))
-    assert repeats(tmp_path) == []
+@pytest.mark.parametrize("name, arms, reported", [
+    ("emhc_near_pi_multi", ["additive", "jpmhc", "maps only"], [{"GPT", "JPmHC"}]),
+    ("emhc_echo", ["maps only"], []), ("emhc_echo", ["hybrid", "delta"], [])])
+def test_another_task_repeats_its_row_alone_and_controls_repeat_nothing(name, arms, reported,
+                                                                        tmp_path):
+    (tmp_path / "run.json").write_text(json.dumps(content(name, arms)))
+    assert [repeat.reported.keys() for repeat in repeats(tmp_path)] == reported

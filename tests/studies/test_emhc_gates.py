@@ -29,24 +29,21 @@ def test_gates_start_where_the_bias_says(arm, bias):
 
 @pytest.mark.parametrize("size", ["cpu", "paper"])
 def test_the_models_are_as_published_and_read_the_future(size):
+    """Near π the penalty weighs half, and on the gyroscope what the name says."""
     for arm in GATES.arms(size):
         residual = arm.build().trunk.layers[0].residual
         assert residual.leaks and residual.gate_head is not None, arm.name
+        weight = emhc_gates.WEIGHTS[arm.name] if arm.part == "gyroscope" else 0.5
+        assert residual.penalty == weight, arm.name
 
 
 def test_at_the_paper_s_size_one_study_has_the_public_code_s_four_nets():
+    nets = EMHC_PUBLISHED["emhc-hybrid-published"].options["nets"]
     for arm, own in zip(STUDIES["emhc_gates_published"].arms("paper"), GATES.arms("paper")):
         assert (arm.part, arm.name, arm.task, arm.budget) == (own.part, own.name, own.task,
                                                               own.budget)
-        published = EMHC_PUBLISHED["emhc-hybrid-published"].options
-        assert arm.build().trunk.layers[0].residual.options["nets"] == published["nets"]
-        assert own.build().trunk.layers[0].residual.options.get("nets") != published["nets"]
-
-
-def test_near_pi_the_penalty_weighs_half_and_on_the_gyroscope_what_the_name_says():
-    for arm in GATES.arms("paper"):
-        weight = arm.build().trunk.layers[0].residual.penalty
-        assert weight == (emhc_gates.WEIGHTS[arm.name] if arm.part == "gyroscope" else 0.5)
+        assert arm.build().trunk.layers[0].residual.options["nets"] == nets
+        assert own.build().trunk.layers[0].residual.options.get("nets") != nets
 
 
 def content(arms, size="paper"):
@@ -61,29 +58,31 @@ def content(arms, size="paper"):
     return GATES.arrange(found, tasks_of(chosen), size) | {"device": "cpu"}
 
 
-def test_tables_8_and_9_take_what_is_there(tmp_path):
-    (tmp_path / "gates.json").write_text(json.dumps(content(None)))
-    eight, nine = repeats(tmp_path)
+@pytest.fixture
+def repeated(tmp_path):
+    """A function that gives what a file of these arms repeats."""
+    def of(arms, size="paper"):
+        (tmp_path / "gates.json").write_text(json.dumps(content(arms, size)))
+        return repeats(tmp_path)
+    return of
+
+
+def test_tables_8_and_9_take_what_is_there(repeated):
+    eight, nine = repeated(None)
     assert (eight.table, nine.table) == ("emhc-table-8", "emhc-table-9")
-    assert (eight.ours.keys() == eight.reported.keys() and len(eight.ours) == 6
-            and len(nine.ours) == 4)
-    mean, deviation = eight.ours["multi, -1.5"]["γ at end"]
+    assert eight.ours.keys() == eight.reported.keys()
+    assert (len(eight.ours), len(nine.ours)) == (6, 4)
     # over two sublayers of two seeds
-    assert mean == 0.5 and math.isclose(deviation, 3 ** -0.5)
+    assert eight.ours["multi, -1.5"]["γ at end"] == pytest.approx((0.5, 3 ** -0.5))
     assert nine.ours["0.1"] == {"MSE": (0.25, 0.0), "lowest γ": (0.0, 0.0), "highest γ": (1.0, 0.0)}
     assert nine.floor > eight.floor == 0
 
 
-@pytest.mark.parametrize("arms, tables",
-                         [(["bias 0"], ["emhc-table-8"]), (["penalty 0.2"], ["emhc-table-9"])])
-def test_a_part_makes_the_tables_that_it_has_rows_of(arms, tables, tmp_path):
-    (tmp_path / "gates.json").write_text(json.dumps(content(arms)))
-    assert [repeat.table for repeat in repeats(tmp_path)] == tables
-
-
-def test_small_it_repeats_what_table_8_has_of_many_planes(tmp_path):
-    (tmp_path / "gates.json").write_text(json.dumps(content(None, "cpu")))
-    eight, = repeats(tmp_path)
-    assert list(eight.ours) == ["multi, +1.5", "multi, 0", "multi, -1.5"]
-    (tmp_path / "gates.json").write_text(json.dumps(content(["bias +3"], "cpu")))
-    assert repeats(tmp_path) == []
+@pytest.mark.parametrize("arms, size, tables", [
+    (["bias 0"], "paper", ["emhc-table-8"]), (["penalty 0.2"], "paper", ["emhc-table-9"]),
+    (["bias +3"], "cpu", []), (None, "cpu", ["emhc-table-8"])])
+def test_a_part_makes_the_tables_that_it_has_rows_of(arms, size, tables, repeated):
+    found = repeated(arms, size)
+    assert [repeat.table for repeat in found] == tables
+    if arms is None:  # small, it has many planes alone
+        assert list(found[0].ours) == ["multi, +1.5", "multi, 0", "multi, -1.5"]

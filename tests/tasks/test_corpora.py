@@ -10,7 +10,6 @@ import pytest
 
 from geolab.tasks import Text, corpora
 from geolab.tasks.corpora import PUBLISHED, Published, folder, sha256
-from geolab.tasks.text import SAMPLE_SHA256
 
 LINES = [f"And it came to pass in the year {k}, that it came to pass." for k in range(40)]
 TEXT = "".join(f"{line}\n" for line in LINES)
@@ -52,7 +51,7 @@ def test_a_text_is_fetched_once_and_read_without_a_network(cache, monkeypatch, c
     monkeypatch.setattr(corpora, "_download", no_network)
     assert folder("some") == folder("some", fetch=True) == found
     task = Text(corpus=str(found), context=8, size=1000)
-    assert bytes(task.tokens("validation")).decode() + "" in TEXT
+    assert bytes(task.tokens("validation")).decode() in TEXT
     assert sha256(str(found)) == hashlib.sha256(TEXT.encode()).hexdigest()
 
 
@@ -71,11 +70,3 @@ def test_a_text_that_was_changed_is_refused(cache):
     (folder("some", fetch=True) / "some.txt").write_text("another")
     with pytest.raises(ValueError, match=r"some.txt has SHA-256 .* delete it and fetch it again"):
         folder("some")
-
-
-def test_names_that_are_not_known_or_not_at_hand_are_refused():
-    with pytest.raises(ValueError, match="name must be one of 'king-james'.*got 'vulgate'"):
-        folder("vulgate")
-    with pytest.raises(ValueError, match="corpus must be 'sample' or a folder, got 'ptb'"):
-        sha256("ptb")
-    assert sha256("sample") == SAMPLE_SHA256

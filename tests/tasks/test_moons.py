@@ -8,13 +8,6 @@ from geolab.tasks import Moons
 from geolab.tasks.moons import logistic_regression
 
 
-def test_a_cloud_is_labelled_points():
-    inputs, targets = Moons(points=5, train=7).sample("train")
-    assert inputs.shape == (7, 5, 2) and inputs.dtype == torch.float32
-    assert targets.shape == (7, 5) and targets.dtype == torch.int64
-    assert set(targets.flatten().tolist()) == {0, 1}
-
-
 def test_without_noise_the_points_lie_on_two_half_circles():
     x, y = Moons(noise=1e-6, train=500).sample("train")
     outer, inner = x[y == 0], x[y == 1]
@@ -27,22 +20,17 @@ def test_without_noise_the_points_lie_on_two_half_circles():
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.2, 0.5])
-def test_the_floor_is_what_the_true_posterior_scores(noise):
+def test_the_ceiling_is_the_accuracy_of_the_true_posterior(noise):
     task = Moons(noise=noise, train=4000)
     x, y = task.sample("train")
-    logits = task.bayes_predictor(x)
-    losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none")
-    assert abs(losses.mean() - task.bayes_floor()) < 4 * losses.std() / losses.numel() ** 0.5
     accuracy = task.ceiling().accuracy
     tolerance = 4 * math.sqrt(accuracy * (1 - accuracy) / y.numel())
-    assert abs(task.accuracy(logits, y) - accuracy) < tolerance
+    assert abs(task.accuracy(task.bayes_predictor(x), y) - accuracy) < tolerance
 
 
 def test_the_floor_grows_with_the_noise_from_nothing_to_a_coin():
     floors = [Moons(noise=noise).bayes_floor() for noise in (0.05, 0.1, 0.2, 0.5, 1, 5, 50)]
     assert floors == sorted(floors) and floors[0] < 1e-6 and 0 < math.log(2) - floors[-1] < 1e-3
-    assert Moons().bayes_floor() == pytest.approx(0.076256, abs=1e-6)
-    assert Moons().ceiling().accuracy == pytest.approx(0.97105, abs=1e-5)
 
 
 def test_logistic_regression_finds_a_line():
@@ -55,10 +43,3 @@ def test_logistic_regression_finds_a_line():
     residual = y - torch.sigmoid(x @ found[:2] + found[2])
     # The gradient of the likelihood vanishes.
     assert (x.T @ residual).abs().max() < 1e-6 and residual.sum().abs() < 1e-6
-
-
-def test_baselines_are_above_the_floor_and_in_order():
-    scores = Moons().baselines()
-    assert scores["constant"] == math.log(2)
-    assert Moons().bayes_floor() < scores["logistic regression"] < scores["nearest mean"]
-    assert scores["nearest mean"] < scores["constant"]

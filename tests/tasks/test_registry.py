@@ -12,7 +12,26 @@ import torch
 import torch.nn.functional as F
 
 from geolab import tasks
-from geolab.tasks import TASKS, Pairs, Regression, Task
+from geolab.tasks import (
+    TASKS,
+    Copy,
+    Denoising,
+    Echo,
+    Gyroscope,
+    Moons,
+    NearPi,
+    Negation,
+    Pairs,
+    RandomTokens,
+    Regression,
+    Stream,
+    Sudoku,
+    Task,
+    Text,
+    Words,
+    corpora,
+)
+from geolab.tasks.base import IGNORED
 
 # Fields that make a task small. More givens would leave too few open cells to measure a floor.
 SMALL = {"corpus": "sample", "train": 400, "validation": 400, "dim": 4, "length": 6, "context": 16,
@@ -123,6 +142,36 @@ class TestEveryTask:
             small(name, **options).sample("test")
 
 
+@pytest.mark.parametrize("name", ["copy", "echo", "gyroscope", "near-pi", "random-tokens", "stream",
+                                  "text", "words"])
+@pytest.mark.parametrize("seed", [None, 3])
+def test_the_target_is_the_next_input(name, seed):
+    inputs, targets = small(name).sample("validation", seed)
+    scored = targets[:, :-1] != IGNORED
+    assert torch.equal(inputs[:, 1:][scored], targets[:, :-1][scored])
+    if name in ("stream", "text", "words") and seed is None:
+        assert torch.equal(inputs[1:, 0], targets[:-1, -1])  # windows lie side by side
+
+
+def test_a_copy_repeats_its_first_half_after_a_separator_and_only_the_second_half_is_scored():
+    inputs, targets = Copy(half=5, alphabet=7, train=20).sample("train")
+    assert (inputs[:, 5] == 7).all() and inputs.max() == 7 and (targets[:, :5] == IGNORED).all()
+    assert torch.equal(inputs[:, :5], targets[:, 5:])
+
+
+@pytest.mark.parametrize("name", [name for name in TASKS if hasattr(TASKS[name], "train")])
+def test_a_split_may_be_empty(name):
+    for split in SPLITS:
+        assert len(small(name, **{split: 0}).sample(split).inputs) == 0
+
+
+def test_a_task_that_lacks_a_method_is_refused():
+    with pytest.raises(TypeError, match="bayes_floor.*sample"):
+        type("Unfinished", (Task,), {"loss": None})()
+
+
+# ---------------------------------------------------------------- what is refused
+
 @pytest.mark.parametrize("name", TASKS)
 def test_a_count_that_is_none_is_refused_by_name(name):
     counts = [field.name for field in fields(TASKS[name])
@@ -134,7 +183,49 @@ def test_a_count_that_is_none_is_refused_by_name(name):
                 small(name, **{count: value})
 
 
-@pytest.mark.parametrize("name", [name for name in TASKS if hasattr(TASKS[name], "train")])
-def test_a_split_may_be_empty(name):
-    for split in SPLITS:
-        assert len(small(name, **{split: 0}).sample(split).inputs) == 0
+NAN, INF = float("nan"), float("inf")
+REFUSED = {  # wanted: (task, field, value)
+    "at least 0": [(Echo, "noise", -1), (Gyroscope, "noise", -1), (NearPi, "noise", -1)],
+    "at least 1": [(Denoising, "modes", 0), (Words, "types", 0), (Words, "context", 0),
+                   (Echo, "dim", 0), (Negation, "dim", 0), (Copy, "half", 0), (Copy, "alphabet", 0),
+                   (RandomTokens, "vocabulary", 0), (RandomTokens, "length", 0),
+                   (Moons, "points", 0), (NearPi, "planes", 0), (Text, "size", 0),
+                   (Text, "context", 0), (Words, "size", 0)],
+    "at least 2": [(Echo, "length", 1), (Gyroscope, "length", 1), (NearPi, "length", 1),
+                   (Gyroscope, "dim", 1), (NearPi, "dim", 1)],
+    "a finite number": [(Echo, "noise", NAN), (NearPi, "angle", NAN),
+                        (Gyroscope, "slowest", NAN), (Gyroscope, "fastest", INF)],
+    "below 2.5": [(Gyroscope, "slowest", 3.0), (Gyroscope, "slowest", 2.5)],
+    "from 0 to 1": [(Copy, "noise", 1.5)],
+    "from 0 to 15": [(Sudoku, "givens", 16)],
+    "positive": [(Denoising, "spread", 0), (Moons, "noise", 0)],
+    "one of 'cosine', 'linear'": [(Denoising, "schedule", "sigmoid")],
+    "one of 'published', 'by grid'": [(Sudoku, "split", "random")],
+    "one of 'sample', 'wikitext-2'.*": [(Text, "corpus", "wikipedia"), (Words, "corpus", "a/b"),
+                                        (Stream, "corpus", "nowhere")],
+}
+TOGETHER = [
+    (lambda: Denoising(end=1.0), "end must lie strictly between 0 and 1, got 1.0"),
+    (lambda: Denoising().flow(torch.zeros(1, 2), 0.9, 0.1, 0), "steps must be at least 1, got 0"),
+    (lambda: NearPi(dim=4, planes=3), "planes must be at most 2, got 3"),
+    (lambda: Words(context=30_000).sample("validation"),
+     r"context must be shorter than the \d+ tokens of the text, got 30000"),
+    (lambda: Stream("sample", tokenizer="words"), "tokenizer must be one of"),
+    (lambda: Stream("sample", validation=0), "validation must be at least 1, got 0"),
+    (lambda: Stream("sample", context=0), "context must be at least 1, got 0"),
+    (lambda: next(Stream("sample").batches(3, 0, 0, 3)), "must divide 64, got 3"),
+    (lambda: corpora.folder("vulgate"), "name must be one of 'king-james'.*got 'vulgate'"),
+    (lambda: corpora.sha256("ptb"), "corpus must be 'sample' or a folder, got 'ptb'")]
+
+
+@pytest.mark.parametrize("task, field, value, wanted",
+                         [(*row, wanted) for wanted, rows in REFUSED.items() for row in rows])
+def test_a_field_that_makes_no_data_is_refused(task, field, value, wanted):
+    with pytest.raises(ValueError, match=f"^{field} must be {wanted}, got {value!r}$"):
+        task(**{field: value})
+
+
+@pytest.mark.parametrize("call, message", TOGETHER, ids=[message[:40] for _, message in TOGETHER])
+def test_what_only_together_makes_no_data_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,62 +1,36 @@
+"""Text as bytes and as words: what the tokens are, and where a corpus comes from."""
+
 import math
 import sys
 from importlib.resources import files
-from types import ModuleType
 
 import pytest
 import torch
 
-from geolab.tasks import Text
+from geolab.tasks import Stream, Text, Words
 from geolab.tasks import text as module
-
-
-@pytest.fixture
-def library(monkeypatch):
-    """A stand-in for `datasets`, whose corpora are lists of rows. The value lists its calls."""
-    calls = []
-
-    def load_dataset(path, name=None, *, split, streaming, revision=None):
-        calls.append((path, name, split, streaming))
-        if path.startswith("HuggingFaceFW"):
-            raise ConnectionError("no route to host")
-        field = "sentence" if path.startswith("ptb") else "text"
-        return [{field: f"{split} {row}"} for row in range(1000)]
-
-    stand_in = ModuleType("datasets")
-    stand_in.load_dataset = load_dataset
-    monkeypatch.setitem(sys.modules, "datasets", stand_in)
-    module.read_bytes.cache_clear()
-    yield calls
-    module.read_bytes.cache_clear()
+from geolab.tasks import words as of_words
 
 
 def decode(tokens):
-    return bytes(tokens.tolist()).decode(errors="replace")
+    return bytes(tokens.flatten().tolist()).decode(errors="replace")
 
 
-def test_the_sample_is_english_in_bytes():
-    task = Text()
-    train, validation = task.sample("train"), task.sample("validation")
-    assert train.inputs.shape == (1943, 128) and validation.inputs.shape == (215, 128)
-    assert train.inputs.dtype == torch.int64
-    assert train.inputs.min() >= 0 and train.inputs.max() < Text.vocabulary
-    opening = "Chapter 1. Hacker Slang and Hacker Culture\n\nThis document is"
-    assert decode(train.inputs[0]).startswith(opening)
+def spelled(task, tokens):
+    words = task.words()
+    return " ".join(words[token] for token in tokens.tolist())
 
 
-@pytest.mark.parametrize("seed", [None, 3])
-def test_the_target_is_the_next_byte(seed):
-    inputs, targets = Text(context=32).sample("validation", seed)
-    assert torch.equal(inputs[:, 1:], targets[:, :-1])
-    if seed is None:
-        assert torch.equal(inputs[1:, 0], targets[:-1, -1])  # side by side
-
-
-def test_the_splits_part_the_file_in_two():
+def test_the_sample_is_parted_in_two_as_bytes_and_as_words():
     train, validation = module.sample_text("train"), module.sample_text("validation")
     path = files("geolab.tasks") / "data" / "jargon.txt"
     assert train + validation == path.read_bytes()
     assert len(validation) == math.ceil(len(train + validation) / 10)
+    opening = "Chapter 1. Hacker Slang and Hacker Culture\n\nThis document is"
+    assert decode(Text().sample("train").inputs[0]).startswith(opening)
+    opening = "chapter 1 . hacker slang and hacker culture <eos> <eos> this document is"
+    assert spelled(Words(), Words().sample("train").inputs[0]).startswith(opening)
+    assert Words().words()[1] == "<eos>"  # the most frequent one
 
 
 def test_a_changed_sample_is_refused(monkeypatch):
@@ -68,43 +42,83 @@ def test_a_changed_sample_is_refused(monkeypatch):
     module.read_bytes.cache_clear()
 
 
-def test_baselines_by_hand():
+def test_the_unigram_of_bytes_by_hand():
     task = Text(context=8)
-    scores = task.baselines()
-    assert task.bayes_floor() == 0 < scores["bigram"] < scores["unigram"] < scores["uniform"]
-    assert scores["uniform"] == math.log(256)
-    train, (inputs, targets) = task.sample("train"), task.sample("validation")
-    total = train.targets.numel()
+    train, (_, targets) = task.sample("train"), task.sample("validation")
     count = torch.bincount(train.targets.flatten(), minlength=256).double()
-    expected = -((count[targets] + 1) / (total + 256)).log().mean().item()
-    assert scores["unigram"] == pytest.approx(expected, rel=1e-12)
-    after_e = train.targets[train.inputs == ord("e")]
-    seen = (inputs == ord("e")) & (targets == ord(" "))
-    chance = ((after_e == ord(" ")).sum() + 1) / (len(after_e) + 256)
-    assert seen.any() and 0.2 < chance < 0.6
-    logits = torch.zeros(*inputs.shape, 256)
-    assert task.loss(logits, targets).item() == pytest.approx(scores["uniform"], rel=1e-6)
+    expected = -((count[targets] + 1) / (train.targets.numel() + 256)).log().mean().item()
+    assert task.baselines()["unigram"] == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("corpus, split, path", [
+# ---------------------------------------------------------------- words
+
+@pytest.fixture
+def rhyme(monkeypatch):
+    """A corpus of two lines stands in for one on the network."""
+    text = {"train": b"The cat sat. The cat isn't <unk>!\nThe dog sat; my DOG\n",
+            "validation": b"The cow sat.\nThe cat\n"}
+    monkeypatch.setattr(of_words, "read_bytes", lambda corpus, split, size: text[split])
+    of_words.split_words.cache_clear()
+    yield
+    of_words.split_words.cache_clear()
+
+
+def test_words_are_lower_case_marks_stand_alone_and_lines_end(rhyme):
+    task = Words(types=100, context=10, corpus="ptb")
+    assert (spelled(task, task.sample("train").inputs[0])
+            == "the cat sat . the cat isn't <unk> ! <eos>")
+
+
+def test_numbers_go_by_frequency_and_the_rest_is_unknown(rhyme):
+    task = Words(types=3, context=4, corpus="ptb")
+    # Four words occur twice; the first two of them in the text have numbers.
+    assert task.words() == ["<unk>", "the", "cat", "sat"] and task.vocabulary == 4
+    assert task.sample("train").inputs[:2].tolist() == [[1, 2, 3, 0], [1, 2, 0, 0]]
+    assert task.sample("validation").inputs[0].tolist() == [1, 0, 3, 0]
+
+
+def test_the_baselines_of_a_small_text_by_hand(rhyme):
+    task = Words(types=2, context=2, corpus="ptb")
+    train, validation = task.sample("train"), task.sample("validation")
+    # The numbers are 1 for "the", 2 for "cat" and 0 for every other word.
+    assert train.inputs.flatten().tolist() == [1, 2, 0, 0, 1, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0]
+    assert train.targets.flatten().tolist() == [2, 0, 0, 1, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
+    assert validation.inputs.flatten().tolist() == [1, 0, 0, 0, 0, 1]
+    assert validation.targets.flatten().tolist() == [0, 0, 0, 0, 1, 2]
+    unigram = [13 / 19, 3 / 19, 3 / 19]                       # (12, 2, 2) + 1
+    after_the = [(1 + 2 * unigram[0]) / 5, (2 + 2 * unigram[2]) / 5]         # another word, cat
+    after_other = [(9 + 2 * unigram[0]) / 13, (2 + 2 * unigram[1]) / 13]     # another word, the
+    chances = {"unigram": [unigram[word] for word in (0, 0, 0, 0, 1, 2)],
+               "bigram": [after_the[0], *3 * [after_other[0]], after_other[1], after_the[1]]}
+    scores = task.baselines()
+    for name, of in chances.items():
+        assert scores[name] == pytest.approx(-sum(map(math.log, of)) / 6)
+    assert task.most_frequent() == ("<unk>", 4 / 6)
+
+
+# ---------------------------------------------------------------- from the network or a folder
+
+@pytest.mark.parametrize("corpus, split, call", [
     ("wikitext-2", "train", ("Salesforce/wikitext", "wikitext-2-raw-v1", "train", True)),
     ("wikitext-103", "validation",
      ("Salesforce/wikitext", "wikitext-103-raw-v1", "validation", True)),
-    ("ptb", "train", ("ptb-text-only/ptb_text_only", None, "train", True)),
-])
-def test_a_corpus_with_a_validation_split(library, corpus, split, path):
-    task = Text(corpus, context=20, size=1010)
-    inputs, _ = task.sample(split)
-    assert library == [path]
+    ("ptb", "train", ("ptb-text-only/ptb_text_only", None, "train", True))])
+def test_a_corpus_with_a_validation_split(datasets, corpus, split, call):
+    inputs, _ = Text(corpus, context=20, size=1010).sample(split)
+    assert datasets == [call]
     assert inputs.shape == ((1010 if split == "train" else 101) // 20, 20)
     assert decode(inputs[0]).startswith(f"{split} 0\n{split} 1"[:20])
+    assert next(Stream(corpus).documents(split)) == f"{split} 0"
 
 
-def test_a_corpus_without_one_holds_its_first_texts_out(library):
+def test_a_corpus_without_one_holds_its_first_texts_out(datasets):
     task = Text("openwebtext", context=10, size=200)
     assert decode(task.sample("validation").inputs[0]) == "train 0\ntr"
     # The first three texts hold the 20 bytes of validation.
     assert decode(task.sample("train").inputs[0]) == "train 3\ntr"
+    stream = Stream("openwebtext", context=4, validation=3)
+    assert [next(stream.documents(split)) for split in ("validation", "train")] == ["train 0",
+                                                                                  "train 2"]
 
 
 def test_a_folder_of_text_holds_its_first_files_out(tmp_path):
@@ -116,26 +130,12 @@ def test_a_folder_of_text_holds_its_first_files_out(tmp_path):
     assert train.shape == (12, 8) and decode(train[0]) == "file 1 o"
 
 
-def test_without_a_network_the_error_says_so(library):
+@pytest.mark.parametrize("task", [Text("fineweb-edu"), Stream("fineweb-edu")])
+def test_without_a_network_or_the_library_the_error_says_what_to_do(datasets, monkeypatch, task):
     message = (r"'fineweb-edu' could not be read from the network: no route to host\. "
                r'The corpus "sample", or a folder, needs neither the library nor a network')
     with pytest.raises(ConnectionError, match=message):
-        Text("fineweb-edu").sample("train")
-
-
-def test_without_the_library_the_error_names_it(monkeypatch):
+        task.sample("train")
     monkeypatch.setitem(sys.modules, "datasets", None)  # as if not installed
-    module.read_bytes.cache_clear()
     with pytest.raises(ImportError, match=r'datasets library: pip install "geolab\[text\]"'):
-        Text("wikitext-2").sample("train")
-
-
-def test_bad_arguments_are_refused():
-    message = "corpus must be one of 'sample', 'wikitext-2'.*got 'wikipedia'"
-    with pytest.raises(ValueError, match=message):
-        Text("wikipedia")
-    with pytest.raises(ValueError, match="context must be at least 1, got 0"):
-        Text(context=0)
-    message = "context must be shorter than the 27643 tokens of the text, got 30000"
-    with pytest.raises(ValueError, match=message):
-        Text(context=30_000).sample("validation")
+        task.sample("train")

@@ -11,11 +11,9 @@ from studies.parity import RELEASED
 from studies.parity.models import MODELS, configuration, models
 
 BY_LABEL = {row.label: row for row in MODELS}
-of_the_library = pytest.mark.parametrize("row", [row for row in MODELS if row.module],
-                                         ids=lambda row: row.label)
 
 
-@of_the_library
+@pytest.mark.parametrize("row", [row for row in MODELS if row.module], ids=lambda row: row.label)
 def test_the_keys_of_a_configuration_are_the_library_s(row):
     config = configuration(row)
     assert {key: getattr(config, key) for key in row.keys} == row.keys
@@ -25,12 +23,8 @@ def test_the_keys_of_a_configuration_are_the_library_s(row):
     assert row.keys.get("n_layers_per_attn_res_block", 0) == row.block
 
 
-def test_every_row_of_parity_has_its_model_here():
-    assert {row.label: f"{row.module}" for row in RELEASED} == {
-        row.label: BY_LABEL[row.label].module for row in RELEASED}
-
-
-def test_labels_and_names_are_different():
+def test_every_row_of_parity_has_its_model_here_and_no_name_stands_twice():
+    assert all(BY_LABEL[row.label].module == row.module for row in RELEASED)
     assert len(BY_LABEL) == len({row.name for row in MODELS}) == len(MODELS)
 
 
@@ -43,11 +37,8 @@ def test_what_a_row_costs_by_hand(label, kept, moved):
     row = BY_LABEL[label]
     assert (row.kept(48), row.moved(48)) == (kept, moved)
     assert row.kept_bytes(48, 1024) == kept * 2048
-
-
-def test_a_block_that_has_begun_is_kept():
-    row = replace(BY_LABEL["inkling-2"], block=5)
-    assert [row.kept(depth) for depth in (5, 6, 10)] == [2, 3, 3]
+    if label == "inkling-2":  # a block that has begun is kept
+        assert [replace(row, block=5).kept(depth) for depth in (5, 6, 10)] == [2, 3, 3]
 
 
 def test_evidence_is_graded():
@@ -55,16 +46,6 @@ def test_evidence_is_graded():
     assert row.evidence({"beam"}) == PARITY and row.evidence({"doge"}) == READ
     assert BY_LABEL["kimi-k3"].evidence({"kimi-k3"}) == REPORTED
     assert BY_LABEL["muddformer"].evidence(set()) == READ
-
-
-@pytest.mark.parametrize("changes, message", [
-    ({"scheme": "twice"}, "scheme must be one of 'one stream'.*got 'twice'"),
-    ({"module": ""}, "one of module, code and reported must be given, got '', '', ''"),
-    ({"reported": "a blog"}, "one of module, code and reported must be given"),
-    ({"code": "a repository"}, "one of module, code and reported must be given")])
-def test_a_wrong_row_is_refused_by_name(changes, message):
-    with pytest.raises(ValueError, match=message):
-        replace(BY_LABEL["beam"], **changes)
 
 
 def test_the_table_has_a_box_per_model_and_no_wide_cell():

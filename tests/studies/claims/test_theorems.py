@@ -13,13 +13,7 @@ from studies.claims import SOURCES, TABLES, THEOREMS, Theorem
 
 ROOT = Path(__file__).resolve().parents[3]
 CHAPTERS = sorted(ROOT.glob("notebooks/*.ipynb"))
-PROVED = [theorem for theorem in THEOREMS if theorem.verdict != "measured"]
 STATEMENTS = ("prf:theorem", "prf:lemma", "prf:proposition", "prf:corollary")
-FIELDS = {"source": "DDL", "number": "theorem 0", "statement": "A = A.",
-          "chapter": "02_delta_operator", "label": "same",
-          "verdict": "holds"}
-
-
 def cells(chapter: str, kind: str) -> list[str]:
     notebook = json.loads((ROOT / f"notebooks/{chapter}.ipynb").read_text())
     found = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == kind]
@@ -45,15 +39,12 @@ def asserted(chapter: str) -> dict[str, list[str]]:
 
 def can_fail(source: str) -> bool:
     """The cell compares computed things: by an assert with a name in it, or by assert_close."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Assert) and any(isinstance(part, ast.Name)
-                                                for part in ast.walk(node.test)):
-            return True
-        if isinstance(node, ast.Call) and isinstance(node.func,
-                                                     ast.Attribute) and node.func.attr.startswith(
-                                                         "assert_"):
-            return True
-    return False
+    nodes = list(ast.walk(ast.parse(source)))
+    asserts = [node.test for node in nodes if isinstance(node, ast.Assert)]
+    calls = [node.func for node in nodes if isinstance(node, ast.Call)]
+    return (any(isinstance(part, ast.Name) for test in asserts for part in ast.walk(test))
+            or any(isinstance(call, ast.Attribute) and call.attr.startswith("assert_")
+                   for call in calls))
 
 
 def name(theorem: Theorem) -> str:
@@ -61,62 +52,34 @@ def name(theorem: Theorem) -> str:
 
 
 @pytest.mark.parametrize("theorem", THEOREMS, ids=name)
-class TestInItsChapter:
-    def test_it_is_stated_under_its_label(self, theorem):
-        labelled = [kind for kind, label in directives(theorem.chapter) if label == theorem.label]
-        assert len(labelled) == 1 and labelled[0] in STATEMENTS
-
-    def test_a_cell_asserts_it(self, theorem):
-        sources = asserted(theorem.chapter).get(theorem.label, [])
-        assert sources, f"no cell of {theorem.chapter} says: # asserts {theorem.label}"
-        for source in sources:
-            assert can_fail(source), f"nothing here can fail:\n{source}"
-
-
-@pytest.mark.parametrize("theorem", PROVED, ids=name)
-def test_its_proof_follows(theorem):
+def test_it_is_stated_in_its_chapter_proved_and_asserted(theorem):
     order = directives(theorem.chapter)
     [at] = [k for k, (_, label) in enumerate(order) if label == theorem.label]
-    assert order[at + 1:at + 2] == [("prf:proof", None)]
+    assert order[at][0] in STATEMENTS
+    if theorem.verdict != "measured":
+        assert order[at + 1:at + 2] == [("prf:proof", None)]
+    sources = asserted(theorem.chapter).get(theorem.label, [])
+    assert sources, f"no cell of {theorem.chapter} says: # asserts {theorem.label}"
+    for source in sources:
+        assert can_fail(source), f"nothing here can fail:\n{source}"
 
 
 @pytest.mark.parametrize("chapter", [path.stem for path in CHAPTERS])
-class TestChapter:
-    def test_what_a_cell_asserts_is_stated(self, chapter):
-        stated = {label for kind, label in directives(chapter) if kind in STATEMENTS}
-        assert set(asserted(chapter)) <= stated
-
-    def test_what_is_stated_has_a_label_of_its_own(self, chapter):
-        labels = [label for kind, label in directives(chapter) if kind in STATEMENTS]
-        assert all(labels) and len(set(labels)) == len(labels)
+def test_what_is_stated_has_a_label_of_its_own_and_what_a_cell_asserts_is_stated(chapter):
+    labels = [label for kind, label in directives(chapter) if kind in STATEMENTS]
+    assert all(labels) and len(set(labels)) == len(labels)
+    assert set(asserted(chapter)) <= set(labels)
 
 
-def test_no_statement_stands_twice():
+def test_a_statement_stands_once_in_one_chapter_and_says_why_it_falls_short():
+    chapters = {theorem.label: theorem.chapter for theorem in THEOREMS}
+    for theorem in THEOREMS:
+        assert chapters[theorem.label] == theorem.chapter, theorem.label
+        assert theorem.remark or theorem.verdict == "holds", theorem.label
     assert len({(theorem.source, theorem.number) for theorem in THEOREMS}) == len(THEOREMS)
 
 
-def test_a_label_belongs_to_one_chapter():
-    chapters = {theorem.label: theorem.chapter for theorem in THEOREMS}
-    assert all(chapters[theorem.label] == theorem.chapter for theorem in THEOREMS)
-
-
-@pytest.mark.parametrize("theorem", THEOREMS, ids=name)
-def test_a_verdict_short_of_holds_says_why(theorem):
-    assert theorem.remark or theorem.verdict == "holds"
-
-
-def test_every_source_is_in_the_bibliography():
+def test_every_source_is_used_and_in_the_bibliography():
+    tables = {table.source for table in TABLES.values()}
+    assert {theorem.source for theorem in THEOREMS} | tables == set(SOURCES)
     assert set(SOURCES.values()) <= set(parse_file(ROOT / "book/references.bib").entries)
-
-
-def test_every_source_is_used():
-    assert ({theorem.source for theorem in THEOREMS} | {table.source for table in TABLES.values()}
-            == set(SOURCES))
-
-
-def test_the_fields_of_a_theorem_are_checked():
-    assert Theorem(**FIELDS).remark == ""
-    with pytest.raises(ValueError, match="source must be one of MGT, .*, got 'Euclid'"):
-        Theorem(**{**FIELDS, "source": "Euclid"})
-    with pytest.raises(ValueError, match="verdict must be one of holds, .*, got 'maybe'"):
-        Theorem(**{**FIELDS, "verdict": "maybe"})

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+from shared_studies import TASK
 from torch import nn
 
-from geolab.tasks import Negation
 from geolab.training import Budget
 from studies.engine import arm as module
 from studies.engine.arm import Arm, comparison, thinned, train
 from studies.engine.protocol import VARIATIONS, Protocol, Setting
 
-TASK = Negation(dim=4, train=32, validation=16)
 SHORT = Budget(steps=40, evaluate_every=10, warmup=5)
 
 
@@ -51,17 +50,14 @@ def test_every_model_gets_the_same_search_and_runs_at_its_own_winner(tmp_path):
         json.dumps(found)
 
 
-def test_a_seed_makes_the_model_and_its_batches(tmp_path):
-    found, again = train(LINEAR, tmp_path / "one"), train(LINEAR, tmp_path / "again")
+def test_a_seed_makes_the_model_and_its_batches_and_a_finished_run_is_read_not_repeated(tmp_path):
+    found = train(LINEAR, tmp_path / "one")
     losses = [run["validation_loss"] for run in found["runs"]]
-    assert losses == [run["validation_loss"] for run in again["runs"]] and losses[0] != losses[1]
-
-
-def test_a_finished_run_is_read_not_repeated(tmp_path):
-    found = train(LINEAR, tmp_path)
     written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")}
-    assert train(LINEAR, tmp_path)["runs"] == found["runs"]
+    assert train(LINEAR, tmp_path / "one")["runs"] == found["runs"]
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")} == written
+    again = train(LINEAR, tmp_path / "again")
+    assert losses == [run["validation_loss"] for run in again["runs"]] and losses[0] != losses[1]
 
 
 class Counts(nn.Linear):
@@ -97,17 +93,14 @@ class Diverges(nn.Module):
         return self.weight * x / 0
 
 
-def test_a_model_that_always_diverges_is_named(tmp_path):
+def test_a_model_that_diverges_says_so(tmp_path):
     broken = replace(LINEAR, name="broken", build=Diverges)
     with pytest.raises(FloatingPointError,
                        match="broken diverges at every learning rate of 0.001, 0.1"):
         train(broken, tmp_path)
-
-
-def test_a_run_that_diverges_says_so(tmp_path):
     protocol = replace(Protocol.stated(1e-3, (0,)), few=(0,), variations=("twice the steps",))
-    found = train(replace(LINEAR, build=Diverges, protocol=protocol), tmp_path)
-    diverged = {"model": "linear", "seed": 0, "lr": 1e-3, "warmup": None, "diverged": True}
+    found = train(replace(broken, protocol=protocol), tmp_path)
+    diverged = {"model": "broken", "seed": 0, "lr": 1e-3, "warmup": None, "diverged": True}
     assert found["runs"] == found["sensitivity"]["twice the steps"] == [diverged]
 
 

@@ -35,68 +35,65 @@ def comparison(base, **sensitivity):
 
 BETTER = runs(additive=[3.0, 3.1, 3.2, 3.3], delta=[2.5, 2.6, 2.7, 2.81])
 WORSE = runs(additive=[2.5, 2.6], delta=[3.0, 3.11])
+LOST = runs(additive=[3.0, 3.1], delta=[None, None])
+EDGE = "the interval holds the border"
+VERDICTS = {
+    "it stands everywhere": (comparison(BETTER, half_the_steps=BETTER, next_best=BETTER), GAIN,
+                             HOLDS, ""),
+    "its opposite": (comparison(BETTER), Claim({"additive": -1, "delta": 1}), FAILS, ""),
+    "a higher border": (comparison(BETTER), Claim(GAIN.contrast, above=0.6), FAILS, ""),
+    "it turns": (comparison(BETTER, half_the_steps=WORSE, twice_the_steps=BETTER), GAIN, OPEN,
+                 "it turns at half the steps"),
+    "it turns at equal time": (comparison(BETTER, equal_time=WORSE), GAIN, HOLDS, ""),
+    "runs diverge": (comparison(BETTER, twice_the_steps=LOST), GAIN, OPEN,
+                     "its runs diverge at twice the steps"),
+    "runs diverge at equal time": (comparison(BETTER, equal_time=LOST), GAIN, HOLDS, ""),
+    "around the border": (comparison(runs(additive=[3.0, 3.0, 3.0], delta=[2.0, 4.0, 3.1])), GAIN,
+                          OPEN, EDGE),
+    "on the border": (comparison(runs(additive=[3.0, 3.0], delta=[2.5, 2.5])),
+                      Claim(GAIN.contrast, above=0.5), OPEN, EDGE),
+    "as many seeds diverge": (comparison(runs(additive=[3.0, 3.01, 3.0, 3.0],
+                                              delta=[2.5, 2.51, None, None])), GAIN, OPEN,
+                              "an arm diverges on 2 of 4 seeds"),
+    "fewer seeds diverge": (comparison(runs(additive=[3.0, 3.01, 3.0, 3.0, 3.0],
+                                            delta=[2.5, 2.51, 2.5, None, None])), GAIN, HOLDS, ""),
+    "it beats a simple predictor": (comparison(BETTER), Claim(GAIN.contrast, beats="unigram"),
+                                    HOLDS, ""),
+    "by less than 2 %": (comparison(BETTER), Claim(GAIN.contrast, beats="bigram"), OPEN,
+                         "no arm beats “bigram”, so it decides nothing")}
 
 
-def test_differences_are_taken_seed_by_seed():
+@pytest.mark.parametrize("case", VERDICTS)
+def test_a_verdict_and_its_reason(case):
+    found = judge(*VERDICTS[case][:2], 1, {"unigram": 2.9, "bigram": 2.66})
+    assert (found.verdict, found.why) == VERDICTS[case][2:]
+
+
+def test_differences_are_taken_seed_by_seed_and_seeds_that_diverged_are_left_out():
     found = effect(BETTER, GAIN)
     assert found.mean == pytest.approx(0.4975) and found.half < 0.01 and found.seeds == 4
-    shuffled = effect(BETTER[:4] + BETTER[:3:-1], GAIN)
-    assert shuffled == found
+    assert effect(BETTER[:4] + BETTER[:3:-1], GAIN) == found  # in another order
+    found = effect(runs(additive=[3.0, 3.1, 3.2], delta=[2.5, None, 2.71]), GAIN)
+    assert (found.seeds, found.diverged) == (2, 1) and found.mean == pytest.approx(0.495)
 
 
 def test_more_claims_at_once_have_wider_intervals():
-    halves = [effect(BETTER, GAIN, together).half for together in (1, 2, 20)]
-    assert halves == sorted(halves) and halves[0] < halves[1]
+    halves = [effect(BETTER, GAIN, together).half for together in (1, 2)]
     # Student's 0.975 and 0.9875 quantiles with 3 degrees of freedom
     assert halves[1] / halves[0] == pytest.approx(4.1765 / 3.1824, rel=1e-4)
 
 
-def test_a_claim_that_stands_everywhere_holds_and_its_opposite_fails():
-    stands = comparison(BETTER, half_the_steps=BETTER, next_best=BETTER)
-    assert judge(stands, GAIN).verdict == HOLDS
-    assert judge(stands, Claim({"additive": -1, "delta": 1})).verdict == FAILS
-    assert judge(stands, Claim({"additive": 1, "delta": -1}, above=0.6)).verdict == FAILS
-
-
-def test_a_claim_that_turns_is_open_and_says_where():
-    found = judge(comparison(BETTER, half_the_steps=WORSE, twice_the_steps=BETTER), GAIN)
-    assert found.verdict == OPEN and found.why == "it turns at half the steps"
-    assert found.varied["half the steps"].mean < 0 < found.effect.mean
-
-
-def test_equal_time_does_not_decide_what_holds_per_step():
-    found = judge(comparison(BETTER, equal_time=WORSE), GAIN)
-    assert found.verdict == HOLDS and found.varied["equal time"].mean < 0
-
-
-def test_a_claim_whose_runs_diverge_elsewhere_is_open():
-    none = runs(additive=[3.0, 3.1], delta=[None, None])
-    found = judge(comparison(BETTER, twice_the_steps=none), GAIN)
-    assert found.verdict == OPEN and found.why == "its runs diverge at twice the steps"
-    assert judge(comparison(BETTER, equal_time=none), GAIN).verdict == HOLDS
-
-
-def test_an_arm_that_a_variation_left_out_keeps_its_runs():
+def test_a_variation_has_its_own_effect_with_the_runs_that_it_left_out():
     slower = [run for run in WORSE if run["model"] == "delta"]
-    found = judge(comparison(BETTER, equal_time=slower), GAIN).varied["equal time"]
-    assert found.mean == pytest.approx(-0.005) and found.seeds == 2
+    found = judge(comparison(BETTER, equal_time=slower, half_the_steps=WORSE), GAIN).varied
+    assert found["equal time"].mean == pytest.approx(-0.005) and found["equal time"].seeds == 2
+    assert found["half the steps"].mean == pytest.approx(-0.505)
 
 
-def test_an_interval_around_the_border_is_open():
-    found = judge(comparison(runs(additive=[3.0, 3.0, 3.0], delta=[2.0, 4.0, 3.1])), GAIN)
-    assert found.verdict == OPEN and found.why == "the interval holds the border"
-
-
-def test_arms_no_better_than_a_simple_predictor_decide_nothing():
-    claim = Claim(GAIN.contrast, beats="bigram")
-    assert judge(comparison(BETTER), claim, 1, {"bigram": 2.9}).verdict == HOLDS
-    found = judge(comparison(BETTER), claim, 1, {"bigram": 2.66})  # by less than 2 %
-    assert found.verdict == OPEN and "no arm beats “bigram”" in found.why
-
-
-def test_a_seed_on_which_an_arm_diverged_is_counted_and_left_out():
-    found = effect(runs(additive=[3.0, 3.1, 3.2], delta=[2.5, None, 2.71]), GAIN)
-    assert (found.seeds, found.diverged) == (2, 1) and found.mean == pytest.approx(0.495)
+def test_a_verdict_is_untested_where_nothing_but_equal_time_varied():
+    assert judge(comparison(BETTER), GAIN).untested
+    assert judge(comparison(BETTER, equal_time=BETTER), GAIN).untested
+    assert not judge(comparison(BETTER, next_best=BETTER), GAIN).untested
 
 
 def test_ratios_and_measurements_are_quantities_too():
@@ -115,35 +112,16 @@ def test_a_spread_is_that_around_the_mean_of_the_seeds(factor):
     arms = runs(additive=[3 + x for x in around], delta=[7 + factor * x for x in around[::-1]])
     found = effect(arms, Claim(GAIN.contrast, spread=True))
     assert found.mean == pytest.approx(-math.log(factor))
-    assert effect(arms, GAIN).mean == pytest.approx(-4)
 
 
-def test_a_run_stalls_above_a_share_of_the_loss_of_predicting_zero():
+def test_a_run_stalls_above_a_share_of_the_loss_of_predicting_zero_and_beats_by_a_margin():
     arms = runs(additive=[STALLED - 0.01, STALLED + 0.01, None, 5.0], delta=[0.1])
     assert ends(arms, "additive", 1.0) == Ends(4, diverged=1, stalled=2, beat=0)
     assert ends(arms, "additive", 0.1).stalled == 3 and ends(arms, "delta", 1.0).stalled == 0
     assert str(ends(arms, "additive", 1.0)) == "1 of 4 diverged, 2 of 4 stalled"
     assert str(ends(arms, "delta", 1.0)) == ""
-
-
-def test_a_run_beats_the_simple_predictor_by_a_margin():
     arms = runs(additive=[2.0, 2.65, 2.7, None])
     assert ends(arms, "additive", simple=2.7).beat == 1 and ends(arms, "additive").beat == 0
-
-
-def test_a_verdict_is_untested_where_nothing_but_equal_time_varied():
-    assert judge(comparison(BETTER), GAIN).untested
-    assert judge(comparison(BETTER, equal_time=BETTER), GAIN).untested
-    assert not judge(comparison(BETTER, next_best=BETTER), GAIN).untested
-
-
-@pytest.mark.parametrize("left, verdict", [(2, OPEN), (3, HOLDS)])
-def test_where_as_many_seeds_diverge_as_are_left_nothing_is_decided(left, verdict):
-    lost = runs(additive=[3.0, 3.01, 3.0, 3.0, 3.0][:left + 2],
-                delta=[2.5, 2.51, 2.5, 2.5, 2.5][:left] + [None] * 2)
-    found = judge(comparison(lost), GAIN)
-    assert found.verdict == verdict and (found.effect.seeds, found.effect.diverged) == (left, 2)
-    assert (found.why == "an arm diverges on 2 of 4 seeds") == (verdict == OPEN)
 
 
 def test_a_quantity_that_variations_lack_is_not_looked_for_there():
@@ -151,10 +129,3 @@ def test_a_quantity_that_variations_lack_is_not_looked_for_there():
     base = [{"model": "additive", "seed": k, "validation_loss": [1.0], "first": k}
             for k in range(3)]
     assert judge(comparison(base, next_best=BETTER), claim).varied == {}
-
-
-def test_a_contrast_of_an_arm_that_is_not_there_is_refused():
-    with pytest.raises(ValueError, match="contrast names mhc, which has no runs here"):
-        effect(BETTER, Claim({"mhc": 1}))
-    with pytest.raises(ValueError, match="values must be at least 2 numbers, got 1"):
-        effect(runs(additive=[1.0], delta=[1.0]), GAIN)

@@ -8,7 +8,6 @@ import math
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from geolab.training import Budget, History
@@ -59,19 +58,11 @@ def test_a_run_is_outside_when_further_than_half_the_range(stored, log, inside, 
     assert all(live("99/gate", {"γ": value}, "gate", log=log).outside == ["γ"] for value in outside)
 
 
-def test_a_run_outside_says_where_and_goes_on(stored):
+def test_it_says_what_it_shows(stored):
     shown = live("99/gate", {"γ": 0.6}, "gate", log=False)
-    assert (shown.outside == ["γ"]
-            and "γ ends at 0.6, and the 3 stored runs end at 0.2 to 0.3" in shown.sentence)
-    assert "After a change in a cell" in shown.sentence and "unusual" in shown.sentence
-
-
-def test_the_caption_begins_with_the_quantity(stored):
+    assert "γ ends at 0.6, and the 3 stored runs end at 0.2 to 0.3" in shown.sentence
     assert live("99/gate", {"γ": 0.25}, "gate of the last layer").caption.startswith("Gate of")
     assert live("99/gate", {"γ": 0.25}, "γ at the end").caption.startswith("γ at the end. Mark")
-
-
-def test_an_arm_without_stored_runs_is_named(stored):
     shown = live("99/gate", {"mine": 0.1, "γ": 0.25}, "gate")
     assert "There are no stored runs of: mine." in shown.sentence
     assert "There are no stored runs of: a." in live("98/new", {"a": 1.0}, "loss").sentence
@@ -79,8 +70,8 @@ def test_an_arm_without_stored_runs_is_named(stored):
 
 def test_stored_runs_are_the_last_values_in_pairs(stored):
     runs = stored_runs("99/losses")
-    assert np.array_equal(runs["additive"] - runs["mhc"],
-                          np.array([2.0, 2.2, 2.1]) - np.array([1.0, 1.5, 1.2]))
+    assert runs["additive"].tolist() == [2.0, 2.2, 2.1]
+    assert runs["mhc"].tolist() == [1.0, 1.5, 1.2]
     with pytest.raises(FileNotFoundError, match="make stored-live ONLY=99"):
         stored_runs("99/none")
 
@@ -101,13 +92,6 @@ def test_what_a_machine_can_do_does_not(stored):
     live("99/gate", {"γ, leak": 0.1}, "loss", floor=1.0)
     live("99/gate", {"γ": 1.9, "other": 5.0}, "loss", beats={"γ": 2.0})
     live("99/gate", {"γ": 100.0}, "loss")
-
-
-def test_wrong_arguments_are_named(stored):
-    with pytest.raises(ValueError, match="label must be 'CHAPTER/name'.*'losses'"):
-        live("losses", {"a": 1.0}, "loss")
-    with pytest.raises(ValueError, match="beats must name arms of runs .*got b"):
-        live("99/gate", {"a": 1.0}, "loss", beats={"b": 1.0})
 
 
 def test_what_it_shows_is_kept_where_the_environment_asks_for_it(stored, tmp_path, monkeypatch):

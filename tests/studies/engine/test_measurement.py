@@ -4,10 +4,8 @@ import json
 
 import pytest
 
-from studies.__main__ import main
 from studies.engine.measurement import Measurement, measure
 from studies.engine.refusal import Refused
-from studies.experiments.real_network import network
 from studies.experiments.registry import MEASUREMENTS, STUDIES
 
 
@@ -65,21 +63,6 @@ def test_measurements_of_other_code_are_refused(tmp_path):
     assert measure(study({}), tmp_path, "only a name changed")["forced"]["reason"]
 
 
-def test_what_is_not_on_this_machine_is_refused_by_name(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("GEOLAB_CACHE", str(tmp_path))
-    network.cache_clear()
-    with pytest.raises(SystemExit):
-        main(["real", "--out", str(tmp_path / "x.json"), "--folder", str(tmp_path / "runs")])
-    assert "make model" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("option", [["--arm", "x"], ["--device", "cuda"], ["--seeds", "1"],
-                                    ["--size", "gpu"], ["--check"]])
-def test_what_is_for_training_is_refused(option, capsys):
-    with pytest.raises(SystemExit):
-        main(["real", *option])
-    assert capsys.readouterr().err
-
-
 def test_no_name_is_taken_twice():
     assert not set(STUDIES) & set(MEASUREMENTS)
+    assert all(study.name == name for name, study in (STUDIES | MEASUREMENTS).items())

@@ -7,16 +7,13 @@ from functools import partial
 from itertools import cycle
 
 import pytest
+from shared_studies import small_arms
 from torch import nn
 
-from geolab.tasks import Negation
-from geolab.training import Budget
 from studies.engine import pace
-from studies.engine.arm import comparison
 from studies.engine.pace import paced
 from studies.engine.protocol import Protocol
 
-TASK = Negation(dim=4, train=32, validation=16)
 PROTOCOL = replace(Protocol.stated(1e-2, (0, 1)), few=(0,), variations=("equal time",))
 
 
@@ -27,8 +24,8 @@ class Slow(nn.Linear):
 
 
 def arms(part="one", protocol=PROTOCOL):
-    builds = {"first": partial(nn.Linear, 4, 4), "slow": partial(Slow, 4, 4)}
-    return comparison(part, builds, TASK, Budget(steps=4, warmup=1), protocol)
+    first, slow = small_arms(protocol, part)
+    return [replace(first, name="first"), replace(slow, name="slow", build=partial(Slow, 4, 4))]
 
 
 @pytest.fixture
@@ -61,11 +58,6 @@ def test_a_pace_is_that_of_the_fastest_steps_whatever_else_the_machine_does(monk
     assert pace.measure(arms(), "cpu") == {"first": 1.0, "slow": 1.23}
 
 
-def test_the_arms_take_turns_after_a_few_rounds_that_do_not_count(measured):
-    pace.measure(arms(), "cpu")
-    assert measured == [("one", "first"), ("one", "slow")] * (pace.BEFORE + pace.ROUNDS)
-
-
 def test_paces_are_relative_to_the_first_arm_of_each_comparison(measured, tmp_path):
     whole = arms() + [replace(arm, name="fast") if arm.name == "first" else arm
                       for arm in arms("two")]
@@ -73,17 +65,15 @@ def test_paces_are_relative_to_the_first_arm_of_each_comparison(measured, tmp_pa
         ("one", "first"): 1.0, ("one", "slow"): 2.5, ("two", "fast"): 1.0, ("two", "slow"): 5.0}
 
 
-def test_a_part_is_paced_by_the_first_arm_of_the_whole(measured, tmp_path):
-    whole = arms()
-    assert paces(paced(whole[1:], whole, tmp_path, "cpu")) == {("one", "slow"): 2.5}
-
-
 def test_they_are_kept_and_not_measured_again(measured, monkeypatch, tmp_path):
     whole = arms()
-    found = paced(whole, whole, tmp_path, "cpu")
+    found = paced(whole[1:], whole, tmp_path, "cpu")  # by the first arm of the whole
+    assert paces(found) == {("one", "slow"): 2.5}
+    # in turns, after a few rounds that don't count
+    assert measured == [("one", "first"), ("one", "slow")] * (pace.BEFORE + pace.ROUNDS)
     assert json.loads((tmp_path / "paces.json").read_text()) == {"one": {"first": 1.0, "slow": 2.5}}
     monkeypatch.setattr(pace, "measure", lambda *_: pytest.fail("measured again"))
-    assert paces(paced(whole, whole, tmp_path, "cpu")) == paces(found)
+    assert paces(paced(whole[1:], whole, tmp_path, "cpu")) == paces(found)
 
 
 def test_another_comparison_is_added_to_those_that_are_kept(measured, tmp_path):
