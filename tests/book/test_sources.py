@@ -90,3 +90,22 @@ def test_every_colab_link_opens_a_file_of_the_repository(path):
 def test_every_relative_link_names_a_file(path):
     linked = re.findall(r"\]\((?!https?:|mailto:|#)([^)\s#]+)", path.read_text())
     assert not [name for name in linked if not (path.parent / name).exists()]
+
+
+def places(path: Path) -> set[str]:
+    """What a link to a page may name: its headings, as GitHub spells them, and its ids."""
+    told = text(path)
+    heads = re.findall(r"^#+ (.+)$", told, re.M)
+    slugs = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+    named = re.findall(r"^\(([\w-]+)\)=$|id=\"([\w-]+)\"|^:(?:label|name): ([\w-]+)$|\(([\w-]+)\)$",
+                       told, re.M)
+    return slugs | {name for names in named for name in names if name}
+
+
+@names
+def test_every_link_to_a_place_of_another_page_leads_to_one(path):
+    plain = path.read_text()
+    made = {"hypotheses.ipynb", "ledger.ipynb"}  # whose rows have ids that a cell writes
+    for name, place in re.findall(r"\]\((?!https?:)([^)\s#]+\.(?:ipynb|md))#([\w-]+)\)", plain):
+        target = path.parent / name
+        assert target.name in made or place in places(target), f"{name}#{place}"
