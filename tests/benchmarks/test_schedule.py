@@ -40,11 +40,20 @@ def test_the_stored_table_is_that_of_these_schedules():
             assert tuple(row["vectors"]) == VECTORS[row["schedule"]](row["n"])
 
 
+def test_kernels_take_seven_launches_for_a_sublayer_of_mhc():
+    assert schedule.launches("mhc") == (3, 4)
+    stored = json.loads((FOLDER / "schedule.json").read_text())["launches"]
+    assert stored["mhc"]["always"] == [3, 4] and sum(stored["mhc"]["never"]) > 60
+    # three programs' sums, and none of a single program
+    assert schedule.launches("mhc", N=40, d=64) == (3, 3)
+
+
 def test_it_writes_what_it_prints(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(schedule, "COUNTED", {})
+    monkeypatch.setattr(schedule, "STEPS", ())
     schedule.main(["--streams", "4", "--out", str(tmp_path / "schedule.json")])
     rows = json.loads((tmp_path / "schedule.json").read_text())["rows"]
     assert [(row["schedule"], sum(row["vectors"])) for row in rows] == [
         ("TileKernels, states recomputed", 63), ("TileKernels, ∂X in place", 57),
         ("two phases, ∂Z written", 42), ("floor, joined", 25)]
-    assert capsys.readouterr().out.count("\n") == 1 + len(rows)
+    assert capsys.readouterr().out.count("\n") == 2 + len(rows)
