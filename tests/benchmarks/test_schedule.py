@@ -41,11 +41,8 @@ def test_the_stored_table_is_that_of_these_schedules():
 
 
 def test_kernels_take_seven_launches_for_a_sublayer_of_mhc():
-    assert schedule.launches("mhc") == (3, 4)
-    stored = json.loads((FOLDER / "schedule.json").read_text())["launches"]
-    assert stored["mhc"]["always"] == [3, 4] and sum(stored["mhc"]["never"]) > 60
-    # three programs' sums, and none of a single program
-    assert schedule.launches("mhc", N=40, d=64) == (3, 3)
+    assert schedule.launches("mhc", N=80, d=1024) == (3, 4)
+    assert schedule.launches("mhc", N=40, d=64) == (3, 3)  # single programs leave nothing to add up
 
 
 def test_it_writes_what_it_prints(tmp_path, monkeypatch, capsys):
