@@ -36,6 +36,7 @@ from geolab.operators import (
     stream_mix_write,
     stream_read,
 )
+from geolab.residuals import make_residual
 from studies.engine.results import record
 
 QUESTION = "the vectors that a sublayer's residual moves, under one schedule after the other"
@@ -44,16 +45,19 @@ FREE = ("empty", "detach", "view", "zeros")  # an operation that moves nothing, 
 
 
 class Operations(TorchDispatchMode):
-    """The bytes that PyTorch's operations inside it read and write, without those of kernels."""
+    """The bytes that PyTorch's operations inside it read and write, and how many operations move
+    any, without kernels.
+    """
 
     def __init__(self):
         super().__init__()
-        self.moved = 0
+        self.moved = self.count = 0
 
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
         out = op(*args, **(kwargs or {}))
         if not (op.is_view or op.namespace == "geolab" or any(part in str(op) for part in FREE)):
             self.moved += sum(map(_bytes, torch.utils._pytree.tree_leaves((args, kwargs, out))))
+            self.count += 1
         return out
 
 
@@ -141,6 +145,34 @@ def per_sublayer(chain: Callable, mode: str, dtype: torch.dtype, n: int) -> dict
             "bytes": Passes(*(each[0] - WIDTHS[0] * vectors).tolist())}
 
 
+def launches(residual: str, mode: str = "always", N: int = 80, d: int = 1024, **options) -> Passes:
+    """The launches of kernels and of PyTorch's operations that one more sublayer takes.
+
+    Several programs share the tokens of a feature here, as they do on a device. So the launch that
+    adds up their parts counts, too. On a device several may also share a token's features: then
+    `rms_linear` and `stream_join` take one launch more, and mHC's none.
+    """
+    def taken(length: int) -> tuple[int, int]:
+        chain = [make_residual(residual, d, index, length, **options) for index in range(length)]
+        there = torch.randn(2, 1, N, d).to(torch.bfloat16)
+        with kernels.use(mode):
+            first = torch.randn(1, N, d).to(torch.bfloat16).requires_grad_()
+            state = chain[0].expand(first)
+            with traffic() as by_kernels, Operations() as by_operations:
+                for step in chain:
+                    step = step.step if step.joins else step
+                    state = step(state, lambda u: _F.apply(u, *there))
+                y = state.written() if hasattr(state, "written") else state
+            forward, grad = by_kernels.launches + by_operations.count, torch.randn_like(y)
+            weights = [p for step in chain for p in step.parameters()]
+            with traffic() as by_kernels, Operations() as by_operations:
+                torch.autograd.grad(y, [first, *weights], grad, allow_unused=True)
+        return forward, by_kernels.launches + by_operations.count
+
+    return Passes(*(many - few for few, many in zip(*map(taken, LENGTHS), strict=True)))
+
+
+STEPS = ("mhc", "hyper", "jpmhc")
 COUNTED = {
     "eager": partial(per_sublayer, one_at_a_time, "never", torch.float32),
     "a kernel per operator": partial(per_sublayer, one_at_a_time, "always", torch.bfloat16),
@@ -180,8 +212,15 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"{n:>2}  {name:<37} {there:>8.4g} {back:>9.4g} {there + back:>9.4g}")
             rows.append({"n": n, "schedule": name, "counted": name in COUNTED}
                         | {what: list(map(rounded, passes)) for what, passes in row.items()})
+    counts = {name: {mode: list(launches(name, mode)) for mode in ("never", "always")}
+              for name in STEPS}
+    print("launches of a sublayer, forward + backward, with PyTorch's operations and with kernels")
+    for name, of in counts.items():
+        print(f"{name:<14} {of['never'][0]:>3} + {of['never'][1]:<4} "
+              f"{of['always'][0]:>3} + {of['always'][1]}")
     if given.out:
-        record(given.out, QUESTION, {"device": "none", "rows": rows}, force=given.force)
+        record(given.out, QUESTION, {"device": "none", "rows": rows, "launches": counts},
+               force=given.force)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,15 @@ def stream_join(N: int, n: int, d: int, e: int = 2) -> Bytes:
                  (3 * n + 3) * e * N * d + 4 * N * (O + 2 * given) + 8 * O * n * d)
 
 
+def constrained_join(N: int, n: int, d: int, e: int = 2) -> Bytes:
+    """`stream_join` with the coefficients of mHC: forward also writes the next H and b, and
+    backward also reads their gradient.
+    """
+    maps, given = n**2 + 2 * n, n**2 + n
+    return Bytes((2 * n + 2) * e * N * d + 8 * N * given + 4 * maps * n * d,
+                 (3 * n + 3) * e * N * d + 12 * N * given + 8 * maps * n * d)
+
+
 def _read(N, n, d, state, number):
     return state(N, n, d), number(N, n)
 
@@ -57,6 +66,12 @@ def _mix_write(N, n, d, state, number):
 
 def _join(N, n, d, state, number):
     return *_mix_write(N, n, d, state, number), number(n * (n + 2), n * d) / (n * d)**0.5
+
+
+def _constrained(N, n, d, state, number):
+    O = n * (n + 2)
+    return (state(N, n, d), number(N, n + 1, n), state(N, d), number(O, n * d) / (n * d)**0.5,
+            number(3), number(O))
 
 
 def split(numbers: Tensor) -> tuple[Tensor, ...]:
@@ -101,6 +116,9 @@ CASES = {
     "stream_mix_write, autocast": Case(  # a float32 state, and a bfloat16 sublayer
         "stream_mix_write", operators.stream_mix_write, _autocast,
         lambda N, n, d, e: stream_mix_write(N, n, d, 4, written=2)),
+    "constrained_join": Case(
+        "constrained_join", operators.constrained_join, _constrained, constrained_join,
+        options={"eps": EPS}, roundings=2),
     "stream_join": Case(
         "stream_join", join_read, _join, stream_join,
         roundings=2),  # Z, and the numbers in a that are made from it

@@ -45,7 +45,7 @@ def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row") ->
     return _sinkhorn(logits.float().contiguous(), iterations - 1, order == "row-column")
 
 
-def _tile(n: int) -> tuple[int, int]:
+def tile(n: int) -> tuple[int, int]:
     """Matrices per program, and the smallest power of two that is at least n.
 
     A program is one warp, so that 8192 matrices make enough programs. A lane reads as much of a row
@@ -58,21 +58,26 @@ def _tile(n: int) -> tuple[int, int]:
 
 def _launch(x: Tensor, steps: int, flip: bool, p: Tensor) -> None:
     N, n, _ = sizes(x, 2)
-    matrices, power = _tile(n)
+    matrices, power = tile(n)
     _scale[(cdiv(N, matrices),)](x, p, N, steps, flip, n, matrices, power, num_warps=1)
 
 
 def _launch_backward(grad: Tensor, x: Tensor, steps: int, flip: bool, grad_x: Tensor) -> None:
     N, n, _ = sizes(x, 2)
-    matrices, power = _tile(n)
+    matrices, power = tile(n)
     programs = cdiv(N, matrices)
-    if n**2 * steps <= UNROLLED:
-        _scale_backward[(programs,)](grad, x, grad_x, N, steps, flip, n, matrices, power,
-                                     num_warps=1)
-    else:
-        history = buffer(programs, steps, n, matrices, like=x)
-        _scale_backward_long[(programs,)](grad, x, grad_x, history, N, steps, flip, n, matrices,
-                                          power, num_warps=1)
+    _scale_backward[(programs,)](grad, x, grad_x, history(programs, steps, n, x), N, steps,
+                                 is_long(n, steps), flip, n, matrices, power, num_warps=1)
+
+
+def is_long(n: int, steps: int) -> bool:
+    """Whether the history of the backward pass is too long for registers."""
+    return n**2 * steps > UNROLLED
+
+
+def history(programs: int, steps: int, n: int, like: Tensor) -> Tensor:
+    """Memory for the history of f, if registers don't hold it."""
+    return buffer(programs, steps, n, tile(n)[0], like=like) if is_long(n, steps) else like
 
 
 @op("geolab::sinkhorn", _launch)
@@ -94,57 +99,73 @@ differentiate(_sinkhorn, _sinkhorn_backward)
 def _scale(X, P, N, steps, FLIP: tl.constexpr, n: tl.constexpr, MATRICES: tl.constexpr,
            POWER: tl.constexpr):
     matrix = tl.program_id(0).to(tl.int64) * MATRICES + tl.arange(0, MATRICES)[:, None]
-    k, _ = _first(_load(X, matrix, N, FLIP, n, POWER), n, POWER)
-    f, g = _ones(k, n), tl.full([MATRICES, POWER], 1.0, tl.float32)
+    place, inside = matrix * n * n, matrix < N
+    p = projected(load(X, place, inside, FLIP, n, POWER), steps, n, POWER)
+    store(P, p, place, inside, FLIP, n, POWER)
+
+
+@triton.jit(do_not_specialize=["N"])
+def _scale_backward(GP, X, GX, F, N, STEPS: tl.constexpr, LONG: tl.constexpr, FLIP: tl.constexpr,
+                    n: tl.constexpr, MATRICES: tl.constexpr, POWER: tl.constexpr):
+    matrix = tl.program_id(0).to(tl.int64) * MATRICES + tl.arange(0, MATRICES)[:, None]
+    place, inside = matrix * n * n, matrix < N
+    grad_x = projected_back(load(X, place, inside, FLIP, n, POWER), GP, place, inside, F, STEPS,
+                            LONG, FLIP, n, MATRICES, POWER)
+    store(GX, grad_x, place, inside, FLIP, n, POWER)
+
+
+@triton.jit
+def projected(x, steps, n: tl.constexpr, POWER: tl.constexpr):
+    """The rows of P, of the rows of logits x."""
+    k, _ = _first(x, n, POWER)
+    f, g = _ones(k, n), tl.full([k[0].shape[0], POWER], 1.0, tl.float32)
     for _ in range(steps):
         g = _by_columns(k, f, n, POWER)
         f = _by_rows(k, g, n)
     p = ()
     for i in tl.static_range(n):
         p = p + (k[i] * f[i] * g,)
-    _store(P, p, matrix, N, FLIP, n, POWER)
+    return p
 
 
-@triton.jit(do_not_specialize=["N"])
-def _scale_backward(GP, X, GX, N, STEPS: tl.constexpr, FLIP: tl.constexpr, n: tl.constexpr,
-                    MATRICES: tl.constexpr, POWER: tl.constexpr):
-    matrix = tl.program_id(0).to(tl.int64) * MATRICES + tl.arange(0, MATRICES)[:, None]
-    k, sums = _first(_load(X, matrix, N, FLIP, n, POWER), n, POWER)
-    fs = (_ones(k, n),)
-    for t in tl.static_range(STEPS):
-        fs = fs + (_by_rows(k, _by_columns(k, fs[t], n, POWER), n),)
-    grad_k = _load(GP, matrix, N, FLIP, n, POWER)
-    if STEPS:
-        grad_k, grad_f, grad_g = _last_back(k, fs[STEPS], _by_columns(k, fs[STEPS - 1], n, POWER),
-                                            grad_k, n)
+@triton.jit
+def projected_back(x, GP, place, inside, F, STEPS: tl.constexpr, LONG: tl.constexpr,
+                   FLIP: tl.constexpr, n: tl.constexpr, MATRICES: tl.constexpr,
+                   POWER: tl.constexpr):
+    """The gradient with respect to the logits x, from that with respect to P, at `place`.
+
+    The history of f lies in registers, or with LONG in this program's part of F.
+    """
+    k, sums = _first(x, n, POWER)
+    if LONG:
+        F += tl.program_id(0).to(tl.int64) * STEPS * n * MATRICES + tl.arange(0, MATRICES)[:, None]
+        f, g = _ones(k, n), tl.full([MATRICES, POWER], 1.0, tl.float32)
+        for t in range(STEPS):
+            for i in tl.static_range(n):
+                tl.store(F + (t * n + i) * MATRICES, f[i])
+            g = _by_columns(k, f, n, POWER)
+            f = _by_rows(k, g, n)
+        tl.debug_barrier()  # a lane may read numbers that another lane wrote
+        grad_k, grad_f, grad_g = _last_back(k, f, g, load(GP, place, inside, FLIP, n, POWER), n)
+        for t in range(STEPS):
+            before = ()
+            for i in tl.static_range(n):
+                before = before + (tl.load(F + ((STEPS - 1 - t) * n + i) * MATRICES),)
+            grad_k, grad_f = _step_back(k, before, f, grad_k, grad_f, grad_g, n, POWER)
+            f, grad_g = before, tl.zeros_like(grad_g)
+    else:
+        fs = (_ones(k, n),)
         for t in tl.static_range(STEPS):
-            grad_k, grad_f = _step_back(k, fs[STEPS - 1 - t], fs[STEPS - t], grad_k, grad_f, grad_g,
-                                        n, POWER)
-            grad_g = tl.zeros_like(grad_g)
-    _store(GX, _first_back(k, sums, grad_k, n), matrix, N, FLIP, n, POWER)
-
-
-@triton.jit(do_not_specialize=["N", "steps"])
-def _scale_backward_long(GP, X, GX, F, N, steps, FLIP: tl.constexpr, n: tl.constexpr,
-                         MATRICES: tl.constexpr, POWER: tl.constexpr):
-    matrix = tl.program_id(0).to(tl.int64) * MATRICES + tl.arange(0, MATRICES)[:, None]
-    F += tl.program_id(0).to(tl.int64) * steps * n * MATRICES + tl.arange(0, MATRICES)[:, None]
-    k, sums = _first(_load(X, matrix, N, FLIP, n, POWER), n, POWER)
-    f, g = _ones(k, n), tl.full([MATRICES, POWER], 1.0, tl.float32)
-    for t in range(steps):
-        for i in tl.static_range(n):
-            tl.store(F + (t * n + i) * MATRICES, f[i])
-        g = _by_columns(k, f, n, POWER)
-        f = _by_rows(k, g, n)
-    tl.debug_barrier()  # a lane may read numbers that another lane wrote
-    grad_k, grad_f, grad_g = _last_back(k, f, g, _load(GP, matrix, N, FLIP, n, POWER), n)
-    for t in range(steps):
-        before = ()
-        for i in tl.static_range(n):
-            before = before + (tl.load(F + ((steps - 1 - t) * n + i) * MATRICES),)
-        grad_k, grad_f = _step_back(k, before, f, grad_k, grad_f, grad_g, n, POWER)
-        f, grad_g = before, tl.zeros_like(grad_g)
-    _store(GX, _first_back(k, sums, grad_k, n), matrix, N, FLIP, n, POWER)
+            fs = fs + (_by_rows(k, _by_columns(k, fs[t], n, POWER), n),)
+        grad_k = load(GP, place, inside, FLIP, n, POWER)
+        if STEPS:
+            grad_k, grad_f, grad_g = _last_back(
+                k, fs[STEPS], _by_columns(k, fs[STEPS - 1], n, POWER), grad_k, n)
+            for t in tl.static_range(STEPS):
+                grad_k, grad_f = _step_back(k, fs[STEPS - 1 - t], fs[STEPS - t], grad_k, grad_f,
+                                            grad_g, n, POWER)
+                grad_g = tl.zeros_like(grad_g)
+    return _first_back(k, sums, grad_k, n)
 
 
 @triton.jit
@@ -239,30 +260,29 @@ def _ones(k, n: tl.constexpr):
 
 
 @triton.jit
-def _load(X, matrix, N, FLIP: tl.constexpr, n: tl.constexpr, POWER: tl.constexpr):
-    """The rows of matrices, or their columns with FLIP."""
+def load(X, place, inside, FLIP: tl.constexpr, n: tl.constexpr, POWER: tl.constexpr):
+    """The rows of the matrices that begin at `place`, or their columns with FLIP."""
     column = tl.arange(0, POWER)[None, :]
     x = ()
     for i in tl.static_range(n):
-        x = x + (tl.load(X + (matrix * n + i) * n + column, mask=(matrix < N) & (column < n),
-                         other=0.0),)
+        x = x + (tl.load(X + place + i * n + column, mask=inside & (column < n), other=0.0),)
     if FLIP:
-        x = _transposed(x, n, POWER)
+        x = transposed(x, n, POWER)
     return x
 
 
 @triton.jit
-def _store(X, x, matrix, N, FLIP: tl.constexpr, n: tl.constexpr, POWER: tl.constexpr):
-    """Write matrices in the layout in which `_load` reads them."""
+def store(X, x, place, inside, FLIP: tl.constexpr, n: tl.constexpr, POWER: tl.constexpr):
+    """Write matrices in the layout in which `load` reads them."""
     column = tl.arange(0, POWER)[None, :]
     if FLIP:
-        x = _transposed(x, n, POWER)
+        x = transposed(x, n, POWER)
     for i in tl.static_range(n):
-        tl.store(X + (matrix * n + i) * n + column, x[i], mask=(matrix < N) & (column < n))
+        tl.store(X + place + i * n + column, x[i], mask=inside & (column < n))
 
 
 @triton.jit
-def _transposed(x, n: tl.constexpr, POWER: tl.constexpr):
+def transposed(x, n: tl.constexpr, POWER: tl.constexpr):
     """Turn the rows into columns.
 
     The compiler knows which lane and register hold an entry, so at n = 4 this costs no selection.

@@ -21,6 +21,8 @@ features, and `_join` adds up their results.
 Legend: N tokens, D features each, O float32 outputs, padded to OUTPUTS; r = 1 / rms x.
 """
 
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
@@ -31,6 +33,7 @@ from geolab.kernels.launch import INTERPRETED, buffer, cdiv, differentiate, op, 
 from geolab.kernels.tiles import Layout, ReadGradients, Write, WriteGradients
 
 NUMBERS = 32768 if INTERPRETED else 2048  # outputs of tokens, in a program of `_join` or `_scale`
+ADDED = 32768 if INTERPRETED else 1024  # sums in a program of `_add_up`
 PACK = 4096 if INTERPRETED else 64  # columns of W, in a program of `_pack`
 # for bfloat16 data and up to 32 outputs
 FORWARD, BACKWARD = Layout(64, 128, 4, stages=3), Layout(32, 128, 8, stages=3)
@@ -63,17 +66,24 @@ def _padded(outputs: int) -> int:
 
 
 def _launch(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor) -> None:
+    found = state_forward(x.unsqueeze(-2), weight, eps, y, r, None, layout_of(x, weight))
+    join(x, eps, y, r, *found)
+
+
+def layout_of(x: Tensor, weight: Tensor) -> Layout:
+    """The layout of the forward pass for tokens without a write."""
     halves = _products(x.dtype, x.device) == "halves"
     large = halves and len(weight) <= 32 and launch.describe(x.device).shared >= SHARED
-    layout = FORWARD if large else Layout(128, 64 if halves else 32, 8)
-    state_forward(x.unsqueeze(-2), weight, eps, y, r, None, layout)
+    return FORWARD if large else Layout(128, 64 if halves else 32, 8)
 
 
 def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor,
-                  write: Write | None, layout: Layout) -> None:
+                  write: Write | None, layout: Layout) -> tuple[Tensor, Tensor]:
     """Fill y and r for x (N, n, d), or for the state Z that `write` makes of it: see `_forward`.
 
     Each tile of tokens reads W once, from the L2 cache: padded, all of x's bytes if there are 64.
+    Returns: y and r, or if programs share the features of a token, their parts of W z and ‖z‖², for
+        `join`.
     """
     (N, n, d), O, products = sizes(x, 2), len(weight), _products(x.dtype, x.device)
     tokens, features = (64, 512) if INTERPRETED else layout[:2]
@@ -90,9 +100,15 @@ def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor,
         x, packed, sums, squares, *(write or (y, x, x)), N, eps, d, share, n, O, _padded(O),
         WRITE=write is not None, TOKENS=tokens, FEATURES=features, WHOLE=d % features == 0,
         STAGES=layout.stages, PRODUCTS=products, num_warps=layout.warps)
-    if parts > 1:
+    return sums, squares
+
+
+def join(x: Tensor, eps: float, y: Tensor, r: Tensor, sums: Tensor, squares: Tensor) -> None:
+    """Fill y and r with what `state_forward` returned, if these are parts, for x (N, D)."""
+    if sums is not y:
+        (N, D), O = sizes(x, 1), y.shape[-1]
         few = NUMBERS // _padded(O)
-        _join[(cdiv(N, few),)](sums, squares, y, r, N, eps, n * d, parts, O, _padded(O), few)
+        _join[(cdiv(N, few),)](sums, squares, y, r, N, eps, D, len(sums), O, _padded(O), few)
 
 
 def _launch_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor, grad_x: Tensor,
@@ -100,37 +116,75 @@ def _launch_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tens
     small, products = len(weight) <= 32, _products(x.dtype, x.device)
     layout = (BACKWARD if small and products == "halves"
               else Layout(32, 64, 4 if small else 8))
-    state_backward(grad, x.unsqueeze(-2), weight, y, r, grad_x, grad_w, None, None, layout)
+    state_backward(scale(grad, x, y, r), x.unsqueeze(-2), weight, grad_x, grad_w, None, None,
+                   layout)
 
 
-def state_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor, grad_x: Tensor,
-                   grad_w: Tensor, read: ReadGradients | None, write: WriteGradients | None,
-                   layout: Layout) -> None:
+class Scaled(NamedTuple):
+    """The gradient of y as every program reads it."""
+
+    a: Tensor       # r grad, or its two halves: (1 or 2, N, O)
+    shrink: Tensor  # r ⟨a, y⟩ / D: (N,)
+
+
+def scaled_like(x: Tensor, y: Tensor) -> tuple[Scaled, str]:
+    """Memory for the gradient of y, and the form of its products with the data x."""
+    (N, O), products = sizes(y, 1), _products(x.dtype, x.device)
+    halves = products == "halves"
+    return Scaled(buffer(1 + halves, N, O, like=x if halves else y), buffer(N, like=y)), products
+
+
+def scale(grad: Tensor, x: Tensor, y: Tensor, r: Tensor) -> Scaled:
+    """Bring the gradient of y into this form, for x (N, D)."""
+    (N, D), O, (made, products) = sizes(x, 1), y.shape[-1], scaled_like(x, y)
+    few = NUMBERS // _padded(O)
+    _scale[(cdiv(N, few),)](grad, y, r, *made, N, D, O, _padded(O), few, products)
+    return made
+
+
+def state_backward(scaled: Scaled, x: Tensor, weight: Tensor, grad_x: Tensor, grad_w: Tensor,
+                   read: ReadGradients | None, write: WriteGradients | None, layout: Layout,
+                   *others: tuple[Tensor, Tensor]) -> None:
     """Fill grad_x = Wᵀa − x r ⟨a, y⟩ / D and grad_W = Σ a xᵀ, with a = r grad, and the buffers in
     `write`: see `_backward`.
 
     A program takes some features of many tokens. It writes a part of grad_W, and a part of ∂H and
     ∂b of each token. The parts are added in a fixed order, so the sums are the same in every run.
+
+    Arguments:
+        others: (parts, total), up to two more sums that the last launch takes.
     """
     (N, n, d), O, products = sizes(x, 2), len(weight), _products(x.dtype, x.device)
-    halves = products == "halves"
-    a, shrink = buffer(1 + halves, N, O, like=x if halves else y), buffer(N, like=y)
-    few = NUMBERS // _padded(O)
-    _scale[(cdiv(N, few),)](grad, y, r, a, shrink, N, n * d, O, _padded(O), few, products)
     tokens, features = (64, 512) if INTERPRETED else layout[:2]
     wide, at_once = cdiv(d, features), layout.programs * launch.describe(x.device).multiprocessors
     parts = max(1, min(at_once // wide, cdiv(N, tokens)))
-    # without a write nothing is summed, and not into y, whose version autograd watches
-    given, update, of_given, of_update = write or (y, x, buffer(0, like=y), grad_x)
-    of_w, of_c = buffer(parts, *grad_w.shape, like=y), buffer(wide, *of_given.shape, like=y)
+    given, update, of_given, of_update = write or (weight, x, None, grad_x)
+    of_w, of_c = parts_of(grad_w, parts), None if write is None else parts_of(of_given, wide)
     _backward[(wide, parts)](
-        a, shrink, x, weight, grad_x, of_w, *(read or (x, x, y)), C=given, U=update, GC=of_c,
-        GH=of_update, N=N, share=cdiv(N, parts * tokens) * tokens, d=d, n=n, O=O,
-        OUTPUTS=_padded(O), READ=read is not None, WRITE=write is not None, TOKENS=tokens,
-        FEATURES=features, WHOLE=d % features == 0, STAGES=layout.stages, PRODUCTS=products,
-        num_warps=layout.warps)
-    torch.sum(of_w, 0, out=grad_w)
-    torch.sum(of_c, 0, out=of_given)
+        *scaled, x, weight, grad_x, of_w, *(read or (x, x, weight)), C=given, U=update,
+        GC=of_w if of_c is None else of_c, GH=of_update, N=N,
+        share=cdiv(N, parts * tokens) * tokens, d=d, n=n, O=O, OUTPUTS=_padded(O),
+        READ=read is not None, WRITE=write is not None, TOKENS=tokens, FEATURES=features,
+        WHOLE=d % features == 0, STAGES=layout.stages, PRODUCTS=products, num_warps=layout.warps)
+    add_up((of_w, grad_w), (of_c, of_given), *others)
+
+
+def parts_of(total: Tensor, parts: int) -> Tensor:
+    """Memory for the parts of a sum; the sum itself, if there is one part."""
+    return total if parts == 1 else buffer(parts, *total.shape, like=total)
+
+
+def add_up(*sums: tuple[Tensor | None, Tensor | None]) -> None:
+    """Fill up to three totals with the sums of their parts, in one launch.
+
+    Arguments:
+        sums: (parts, total) each, where the parts may be the total itself, or both None.
+    """
+    left = [(parts, total) for parts, total in sums if parts is not total]
+    given = [item for parts, total in left for item in (parts, total, len(parts), total.numel())]
+    programs = sum(cdiv(total.numel(), ADDED) for _, total in left)
+    if left:
+        _add_up[(programs,)](*given, *given[:4] * (3 - len(left)), ADDED)
 
 
 @op("geolab::rms_linear", _launch)
@@ -334,3 +388,25 @@ def _backward(SCALED, SHRINK, X, W, GX, GW, GZ, GU, A, C, U, GC, GH, N, share, d
     GW += tl.program_id(1).to(tl.int64) * O * n * d
     tl.store(GW + (stream * d + own)[:, None] + (output * n * d)[None, :], gw,
              mask=real[:, None] & known[None, :])
+
+
+@triton.jit(do_not_specialize=["parts_a", "parts_b", "parts_c"])
+def _add_up(A, OF_A, parts_a, size_a, B, OF_B, parts_b, size_b, C, OF_C, parts_c, size_c,
+            NUMBERS: tl.constexpr):
+    """Write the sums of up to three lists of parts, in their order."""
+    program, of_a, of_b = tl.program_id(0), tl.cdiv(size_a, NUMBERS), tl.cdiv(size_b, NUMBERS)
+    if program < of_a:
+        _add(A, OF_A, parts_a, size_a, program, NUMBERS)
+    elif program < of_a + of_b:
+        _add(B, OF_B, parts_b, size_b, program - of_a, NUMBERS)
+    else:
+        _add(C, OF_C, parts_c, size_c, program - of_a - of_b, NUMBERS)
+
+
+@triton.jit
+def _add(PARTS, TOTAL, parts, size, program, NUMBERS: tl.constexpr):
+    place = program * NUMBERS + tl.arange(0, NUMBERS)
+    total = tl.zeros([NUMBERS], tl.float32)
+    for part in range(parts):
+        total += tl.load(PARTS + part * size.to(tl.int64) + place, mask=place < size, other=0.0)
+    tl.store(TOTAL + place, total, mask=place < size)

@@ -48,7 +48,7 @@ def stream_generate(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tens
     launch.require("x", x=x, weight=weight)
     x = x.contiguous()
     port, y, *ports, _ = _stream_join(x, weight.float().contiguous(), eps, None, None)
-    return _Ported.apply(x, port), y, tuple(ports)
+    return Ported.apply(x, port), y, tuple(ports)
 
 
 @twin
@@ -69,7 +69,7 @@ def stream_join(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor, weig
     return z, y, tuple(ports)
 
 
-class _Ported(torch.autograd.Function):
+class Ported(torch.autograd.Function):
     """x, with its gradient sent to a port."""
 
     @staticmethod
@@ -83,24 +83,37 @@ class _Ported(torch.autograd.Function):
 
 def _launch(x: Tensor, weight: Tensor, eps: float, c: Tensor | None, h: Tensor | None, z: Tensor,
             y: Tensor, _, __, r: Tensor) -> None:
+    generate.join(x.flatten(-2), eps, y, r, *products(x, weight, eps, c, h, z, y, r))
+
+
+def products(x: Tensor, weight: Tensor, eps: float, c: Tensor | None, h: Tensor | None, z: Tensor,
+             y: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+    """Fill Z, and y and r or parts of them, as `generate.state_forward` returns them."""
     if h is None:
-        generate._launch(x.flatten(-2), weight, eps, y, r)
-        return
+        x = x.flatten(-2)
+        return generate.state_forward(x.unsqueeze(-2), weight, eps, y, r, None,
+                                      generate.layout_of(x, weight))
     # three tiles with a float32 update don't fit into shared memory
     fitting = FORWARD if h.element_size() == 2 else FORWARD._replace(stages=2)
     layout = (fitting if x.dtype == torch.bfloat16
               else Layout(64, min(32, 128 // launch.power_of_two(x.shape[-2])), 8))
-    generate.state_forward(x, weight, eps, y, r, Write(c, h, z), layout)
+    return generate.state_forward(x, weight, eps, y, r, Write(c, h, z), layout)
 
 
 def _launch_backward(gz: Tensor, gy: Tensor, gu: Tensor, a: Tensor, x: Tensor, weight: Tensor,
                      c: Tensor | None, h: Tensor | None, y: Tensor, r: Tensor, gx: Tensor,
                      gw: Tensor, gc: Tensor, gh: Tensor) -> None:
+    scaled = generate.scale(gy, x.flatten(-2), y, r)
+    backward(scaled, ReadGradients(gz, gu, a), x, weight, c, h, gx, gw, gc, gh)
+
+
+def backward(scaled: generate.Scaled, read: ReadGradients, x: Tensor, weight: Tensor,
+             c: Tensor | None, h: Tensor | None, gx: Tensor, gw: Tensor, gc: Tensor, gh: Tensor,
+             *others: tuple[Tensor, Tensor]) -> None:
+    """Fill the gradients of X and W, and those of a write, as `generate.state_backward`."""
     write = None if h is None else WriteGradients(c, h, gc, gh)
-    layout = (BACKWARD if x.dtype == torch.bfloat16
-              else Layout(32, 32, 8, programs=1))
-    generate.state_backward(gy, x, weight, y, r, gx, gw, ReadGradients(gz, gu, a), write,
-                            layout)
+    layout = BACKWARD if x.dtype == torch.bfloat16 else Layout(32, 32, 8, programs=1)
+    generate.state_backward(scaled, x, weight, gx, gw, read, write, layout, *others)
 
 
 @launch.op("geolab::stream_join", _launch)

@@ -116,10 +116,10 @@ def differentiate(forward: Operator, vjp: Callable,
         ctx.inputs = len(inputs)
         ctx.others = [None if isinstance(item, Tensor) else item for item in kept]
         ctx.save_for_backward(*(item if isinstance(item, Tensor) else None for item in kept))
-        if outputs == 1:
-            ctx.set_materialize_grads(False)  # no zeros for the other outputs
-        if isinstance(output, tuple):
-            ctx.mark_non_differentiable(*output[outputs:])
+        ctx.set_materialize_grads(False)  # no zeros for the other outputs
+        made = output if isinstance(output, tuple) else (output,)
+        ctx.mark_non_differentiable(*made[outputs:])
+        ctx.made = [(y.shape, y.dtype, y.device) for y in made[:outputs]]
 
     def gradients(ctx, *grads):
         second = torch.is_grad_enabled()
@@ -127,9 +127,11 @@ def differentiate(forward: Operator, vjp: Callable,
             what = "second derivatives" if second else "batched gradients"
             raise RuntimeError(f"the kernel of {name} has no {what}: run the forward pass under "
                                "kernels.use('never'), where autograd finds them")
-        given = [grad if grad is None else grad.contiguous() for grad in grads[:outputs]]
-        if all(grad is None for grad in given):  # no gradient arrives, so none is passed on
+        if all(grad is None for grad in grads[:outputs]):  # none arrives, so none is passed on
             return (None,) * ctx.inputs
+        given = [torch.zeros(shape, dtype=dtype, device=device) if grad is None
+                 else grad.contiguous() for grad, (shape, dtype, device)
+                 in zip(grads, ctx.made, strict=False)]
         kept = [other if saved is None else saved
                 for saved, other in zip(ctx.saved_tensors, ctx.others, strict=True)]
         grads = vjp(*given, *kept)

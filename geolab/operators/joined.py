@@ -16,13 +16,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from geolab import kernels
-from geolab.checks import require_leading, require_width
+from geolab.checks import require_count, require_leading, require_option, require_width
+from geolab.operators.birkhoff import ORDERS, sinkhorn
 from geolab.operators.generate import rms_linear
-from geolab.operators.streams import require_write, stream_mix_write
+from geolab.operators.streams import require_write, stream_mix_write, stream_read
 
 PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
 
@@ -71,6 +73,51 @@ def stream_join(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor, weig
     z = stream_mix_write(x, matrix, weights, update)
     return Generated(z, rms_linear(z.flatten(-2), weight, eps))
 
+def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, weight: Tensor,
+                     scale: Tensor, bias: Tensor, eps: float, iterations: int = 20,
+                     order: str = "column-row") -> tuple[Tensor, Tensor, Tensor]:
+    """Z = H X + b ⊗ h, what the next sublayer of mHC reads of it, and the H and b of its own write.
+
+    Its logits are s ⊙ y + bias of y = W (z / rms z). Then a = σ(·), b = 2σ(·) and H is Sinkhorn's
+    projection of exp(·), and u = aᵀZ. In kernels this takes three launches, and seven with its
+    gradient.
+
+    Arguments:
+        x: X, (..., n, d).
+        given: the rows of H, then b, (..., n + 1, n). None if nothing is written: then Z is X.
+        update: h, (..., d), or None.
+        weight: W, (n² + 2n, n d), whose rows make the logits of a, of b and of the rows of H.
+        scale: s, three numbers that multiply those of a, b and H.
+        bias: (n² + 2n).
+        eps: the guard of the norm.
+        iterations, order: those of `sinkhorn`.
+    Returns: Z; u, (..., d); and the next rows of H, then b, (..., n + 1, n).
+    Raises: as `stream_mix_write`, `rms_linear` and `sinkhorn`; ValueError for another number of
+        logits.
+    """
+    *tokens, n, d = x.shape
+    if given is not None:
+        require_leading("given", given, 2, tokens)
+        require_write(x, given[..., :n, :], given[..., n, :], update)
+    require_width("weight", weight, n * d)
+    require_leading("weight", weight, 2, ())
+    for name, rows, count in (("weight", weight, n * (n + 2)), ("bias", bias, n * (n + 2)),
+                              ("scale", scale, 3)):
+        if len(rows) != count:
+            raise ValueError(f"{name} must have {count} rows for {n} streams, got {len(rows)}")
+    require_count("iterations", iterations)
+    require_option("order", order, ORDERS)
+    if d and kernels.joins(x, len(weight)):  # without features the coefficients are the bias's
+        return kernels.TWINS["constrained_join"](x, given, update, weight, scale, bias, eps,
+                                                 iterations, order)
+    z = x if given is None else stream_mix_write(x, given[..., :n, :], given[..., n, :], update)
+    sizes = (n, n, n * n)
+    weight = torch.cat([s.expand(k) for s, k in zip(scale, sizes, strict=True)]).unsqueeze(
+        -1) * weight
+    read, write, mix = (rms_linear(z.flatten(-2), weight, eps) + bias).split(sizes, dim=-1)
+    mix = sinkhorn(mix.unflatten(-1, (n, n)), iterations, order)
+    made = torch.cat([mix, 2 * write.sigmoid().unsqueeze(-2)], dim=-2)
+    return z, stream_read(z, read.sigmoid()), made
 
 
 def recomputed(run: Callable, *inputs: Any) -> Any:

@@ -30,7 +30,8 @@ class ConstrainedMaps(nn.Module):
 
     `maps()` gives the map's W and bias. The caller applies W, by `rms_linear` or joined with the
     write of the sublayer before. `coefficients` makes a, b and H of the logits
-    W (x / rms x) + bias. `at` does both for given tokens.
+    W (x / rms x) + bias. `at` does both for given tokens. `constrained_join` takes the maps as they
+    are stored, where it `fits` them.
 
     Arguments:
         features: the number of features that the maps read, such as n · D.
@@ -70,7 +71,7 @@ class ConstrainedMaps(nn.Module):
             require_option("without", name, MAPS)
         ways = mixes(iterations, order, eps, blocks)
         require_option("mix", mix, ways)
-        n, self.mix, self.home = len(read), ways[mix], home
+        n, self.kind, self.mix, self.home = len(read), mix, ways[mix], home
         self.level = -3.0 if home is not None and mix == "sinkhorn" else 0.0  # of H's logits
         self.streams, self.iterations, self.order = n, iterations, order
         self.norm_eps, self.eps, self.write_eps = norm_eps, eps, write_eps
@@ -106,9 +107,18 @@ class ConstrainedMaps(nn.Module):
         weight, bias = self()
         return self.coefficients(rms_linear(x, weight, self.norm_eps) + bias)
 
-    def forward(self) -> tuple[Tensor, Tensor]:
-        """W (outputs, features) and the bias (outputs)."""
+    @property
+    def fits(self) -> bool:
+        """Whether a, b and H are those of `constrained_join`."""
+        return (tuple(self.sizes) == MAPS and self.kind == "sinkhorn"
+                and not (self.eps or self.write_eps))
+
+    def forward(self, apart: bool = False) -> tuple[Tensor, ...]:
+        """W (outputs, features) and the bias (outputs); `apart`, W, its scales (3) and the bias."""
         weight, sizes = self.generate(), self.sizes.values()
+        if apart:
+            return (weight if self.norm_weight is None else weight * self.norm_weight, self.scale,
+                    self.bias)
         scale = torch.cat([s.expand(k) for s, k in zip(self.scale, sizes, strict=True)])
         if self.norm_weight is not None:
             weight = weight * self.norm_weight

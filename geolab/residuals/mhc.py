@@ -23,8 +23,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from geolab import kernels
 from geolab.checks import require_option
 from geolab.operators import (
+    constrained_join,
     rms_linear,
     stream_generate,
     stream_join,
@@ -46,10 +48,11 @@ class Unwritten(NamedTuple):
     mix: Tensor     # H: (B, T, n, n)
     write: Tensor   # b: (B, T, n)
     update: Tensor  # h: (B, T, D)
+    both: Tensor | None = None  # the rows of H, then b, where one kernel made them
 
     def written(self) -> Tensor:
         """(B, T, n, D)."""
-        return stream_mix_write(*self)
+        return stream_mix_write(*self[:4])
 
 
 class MHC(ConstrainedStreams):
@@ -97,13 +100,27 @@ class MHC(ConstrainedStreams):
 
     def step(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
         """Do the step of `forward` without its last write, from a state that is written or not."""
+        unwritten = isinstance(state, Unwritten)
+        if self.maps.fits and kernels.joins(state.x if unwritten else state, len(self.maps.bias)):
+            return self._fused(state, sublayer)
         weight, bias = self.maps()
-        if isinstance(state, Unwritten):
-            x, numbers, ports = stream_join(*state, weight, self.maps.norm_eps)
+        if unwritten:
+            x, numbers, ports = stream_join(*state[:4], weight, self.maps.norm_eps)
         else:
             x, numbers, ports = stream_generate(state, weight, self.maps.norm_eps)
         read, write, mix = self.maps.coefficients(numbers + bias)
         return Unwritten(x, mix, write, sublayer(stream_read(x, read, ports)))
+
+    def _fused(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
+        """The same step where one kernel makes and uses the coefficients."""
+        x, both, update = (state.x, state.both, state.update) if isinstance(
+            state, Unwritten) else (state, None, None)
+        if update is not None and both is None:
+            both = torch.cat([state.mix, state.write.unsqueeze(-2)], dim=-2)
+        maps, n = self.maps, self.streams
+        z, u, both = constrained_join(x, both, update, *maps(apart=True), maps.norm_eps,
+                                      maps.iterations, maps.order)
+        return Unwritten(z, both[..., :n, :], both[..., n, :], sublayer(u), both)
 
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         return self.maps.at(state.flatten(-2))

@@ -40,11 +40,18 @@ def test_the_stored_table_is_that_of_these_schedules():
             assert tuple(row["vectors"]) == VECTORS[row["schedule"]](row["n"])
 
 
+def test_kernels_take_seven_launches_for_a_sublayer_of_mhc():
+    assert schedule.launches("mhc", N=80, d=640, iterations=2) == (3, 4)
+    # single programs leave nothing to add up
+    assert schedule.launches("mhc", N=40, d=64, iterations=2) == (3, 3)
+
+
 def test_it_writes_what_it_prints(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(schedule, "COUNTED", {})
+    monkeypatch.setattr(schedule, "STEPS", ())
     schedule.main(["--streams", "4", "--out", str(tmp_path / "schedule.json")])
     rows = json.loads((tmp_path / "schedule.json").read_text())["rows"]
     assert [(row["schedule"], sum(row["vectors"])) for row in rows] == [
         ("TileKernels, states recomputed", 63), ("TileKernels, ∂X in place", 57),
         ("two phases, ∂Z written", 42), ("floor, joined", 25)]
-    assert capsys.readouterr().out.count("\n") == 1 + len(rows)
+    assert capsys.readouterr().out.count("\n") == 2 + len(rows)

@@ -27,7 +27,8 @@ def rows(tmp_path_factory):
     outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     arguments = [["--features", "768", *STATE, *MATRICES],
                  ["--features", "768", "--capability", "80", "stream_read"],
-                 ["--features", "768", "--dtype", "float32", "rms_linear", "stream_join"]]
+                 ["--features", "768", "--dtype", "float32", "rms_linear", "stream_join",
+                  "constrained_join"]]
     paths = [folder / f"{number}.json" for number in range(len(arguments))]
     both = [[*given, "--out", str(path)] for given, path in zip(arguments, paths, strict=True)]
     script = f"from benchmarks.assembly import main\nfor given in {both!r}: main(given)"
@@ -52,7 +53,7 @@ def test_no_kernel_spills_but_one_that_was_the_fastest_all_the_same(rows):
     registers.
     """
     spilled = {(row["operator"], row["kernel"], row["stack"]) for row in rows if row["stack"]}
-    assert spilled <= {("stream_join", "_backward", 40)}
+    assert spilled <= {(name, "_backward", 40) for name in ("stream_join", "constrained_join")}
 
 
 def test_the_state_moves_16_bytes_at_a_time(rows):
@@ -70,7 +71,7 @@ def test_a_product_in_tf32_has_rounded_operands(rows):
         for found in row["products"]:
             formats.setdefault(row["operator"], {})[row["dtype"]] = found
     wanted = {"bfloat16": "bf16", "float32": "tf32"}
-    assert formats == {"rms_linear": wanted, "stream_join": wanted}
+    assert formats == dict.fromkeys(("rms_linear", "stream_join", "constrained_join"), wanted)
 
 
 def test_all_programs_of_rms_linear_run_at_once_where_tokens_are_few(rows):
