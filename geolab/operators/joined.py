@@ -73,6 +73,7 @@ def stream_join(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor, weig
     z = stream_mix_write(x, matrix, weights, update)
     return Generated(z, rms_linear(z.flatten(-2), weight, eps))
 
+
 def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, weight: Tensor,
                      scale: Tensor, bias: Tensor, eps: float, iterations: int = 20,
                      order: str = "column-row") -> tuple[Tensor, Tensor, Tensor]:
