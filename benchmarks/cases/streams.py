@@ -47,9 +47,10 @@ def constrained_join(N: int, n: int, d: int, e: int = 2) -> Bytes:
     """`stream_join` with the coefficients of mHC: forward also writes the next H and b, and
     backward also reads their gradient.
     """
-    maps, given = n**2 + 2 * n, n**2 + n
-    return Bytes((2 * n + 2) * e * N * d + 8 * N * given + 4 * maps * n * d,
-                 (3 * n + 3) * e * N * d + 12 * N * given + 8 * maps * n * d)
+    given, O = n**2 + n, n**2 + 2 * n
+    shared = O * n * d + O + 3  # W, the bias and the scales
+    return Bytes((2 * n + 2) * e * N * d + 8 * N * given + 4 * shared,
+                 (3 * n + 3) * e * N * d + 12 * N * given + 8 * shared)
 
 
 def _read(N, n, d, state, number):
