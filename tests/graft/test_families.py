@@ -4,10 +4,11 @@ back.
 
 import pytest
 import torch
+from shared import trained
 from torch import nn
 from torch.testing import assert_close
 
-from geolab.graft import graft, new_parameters, residual_stream, ungraft
+from geolab.graft import graft, residual_stream, ungraft
 from geolab.graft.rules import RULES
 
 SIZES = dict(vocab_size=50, hidden_size=32, num_hidden_layers=3, num_attention_heads=4,
@@ -61,10 +62,7 @@ def test_a_grafted_decoder_is_the_plain_one_with_a_cache_too_and_comes_back(fami
     wanted, keys = model(tokens).logits, list(model.state_dict())
     graft(model, "mhc", example=tokens)
     assert_close(model(tokens).logits, wanted, rtol=1e-5, atol=2e-5)
-    with torch.no_grad():
-        for group in new_parameters(model).values():
-            for p in group:
-                p.add_(0.05 * torch.randn_like(p))
+    trained(model)
     whole = model(tokens, use_cache=False).logits
     first = model(tokens[:, :4], use_cache=True)
     rest = model(tokens[:, 4:], past_key_values=first.past_key_values, use_cache=True)

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from shared import ANYWHERE
+from shared import ANYWHERE, trained
 from torch import nn
 from torch.testing import assert_close
 
@@ -18,12 +18,7 @@ def grafted(net):
     """A network of two blocks, whose new weights are away from their start."""
     def make(name):
         network = net("llama", layers=2)
-        model = graft(network.model, name, plain=False).eval()
-        with torch.no_grad():
-            for key, p in model.named_parameters():
-                if ".residuals." in key:
-                    p.add_(0.02 * torch.randn_like(p))
-        return model, network.inputs
+        return trained(graft(network.model, name, plain=False), 0.02), network.inputs
     return make
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from shared import ANYWHERE
+from shared import ANYWHERE, trained
 from torch.testing import assert_close
 
 from geolab.graft import graft, reads_other_positions
@@ -10,15 +10,6 @@ from geolab.graft import graft, reads_other_positions
 FAMILIES = ["gpt2", "llama", "qwen2", "qwen3"]
 READING = [("emhc-hybrid", {}), ("benchmark-delta", {}), ("delta-matrix", {}),
            ("emhc-cayley", {"pool": "sequence"})]
-
-
-def trained(model):
-    """The residuals away from their start, so that the streams differ."""
-    with torch.no_grad():
-        for key, p in model.named_parameters():
-            if ".residuals." in key:
-                p.add_(0.05 * torch.randn_like(p))
-    return model.eval()
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

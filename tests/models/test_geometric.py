@@ -7,15 +7,10 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from shared import normal
 from torch.testing import assert_close
 
-from geolab.models import (
-    KINDS,
-    GeometricConfig,
-    GeometricDecoder,
-    GeometricTransformer,
-    path_graph,
-)
+from geolab.models import KINDS, GeometricConfig, GeometricDecoder, GeometricTransformer, path_graph
 from geolab.models.geometric import PLACES, load_balance, make_step, sinusoids, top_k_weights
 from geolab.probes import future_influence, influence
 
@@ -26,12 +21,8 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 every_norm = pytest.mark.parametrize("norm_at", ["post", "pre"])
 
 
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 def vectors(length=LENGTH, seed=0):
-    return torch.randn(3, length, WIDTH, dtype=torch.float64, generator=generator(seed))
+    return normal(3, length, WIDTH, seed=seed)
 
 
 def config(**changes):
@@ -230,11 +221,6 @@ def test_a_decoder_reads_no_future_unless_published(kind, norm_at):
 
 # ---------------------------------------------------------------- graphs
 
-def test_the_path_graph_is_the_default():
-    model, x = build("full"), vectors()
-    assert_close(model(x, path_graph(LENGTH, typed=False)), model(x), rtol=0, atol=0)
-    assert (model(x, path_graph(LENGTH, typed=False, causal=True)) - model(x)).abs().max() > 1e-3
-
 
 def test_relations_of_the_default_graph_are_directions():
     model, x = build("full", relations=2), vectors()
@@ -252,10 +238,8 @@ def test_a_graph_that_reads_ahead_is_refused_by_a_causal_network():
 
 # ---------------------------------------------------------------- experts
 
-logits = st.builds(lambda seed, experts,
-                   scale: scale * torch.randn(2, 9, experts, dtype=torch.double,
-                                              generator=generator(seed)), st.integers(0, 2**31),
-                   st.integers(1, 6), st.floats(0, 30))
+logits = st.builds(lambda seed, experts, scale: scale * normal(2, 9, experts, seed=seed),
+                   st.integers(0, 2**31), st.integers(1, 6), st.floats(0, 30))
 
 
 @given(logits=logits, data=st.data())

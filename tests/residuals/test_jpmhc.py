@@ -74,33 +74,12 @@ def test_coefficients_at_step_zero(retraction):
     assert_close(mix, torch.eye(STREAMS).expand(2, 3, -1, -1), rtol=0, atol=0)
 
 
-def test_only_the_first_and_the_last_residual_have_ends():
-    network, _ = networks("jpmhc")
-    ends = [[name for name in ("entry", "exit") if hasattr(layer.residual, name)]
-            for layer in network.layers]
-    assert ends == [["entry"], [], [], ["exit"]]
-    alone = JPmHC(WIDTH).double()
-    x = vectors(2, 5, WIDTH)
+def test_an_entry_scales_copies_and_an_exit_sums_the_streams():
+    alone, x = shaken(JPmHC(WIDTH).double()), vectors(2, 5, WIDTH)
     assert_close(alone.expand(x), torch.stack([x * e for e in alone.entry()], dim=-2), **CLOSE)
     state = vectors(2, 5, STREAMS, WIDTH)
-    with torch.no_grad():
-        alone.exit().normal_()
     left = sum(state[..., i, :] * weight for i, weight in enumerate(alone.exit()))
     assert_close(alone.reduce(state), left, **CLOSE)
-
-
-def test_split_ends_take_and_give_all_streams():
-    residual, x = JPmHC(WIDTH, ends="split").double(), vectors(2, 5, STREAMS * WIDTH)
-    assert residual.outer == STREAMS * WIDTH and JPmHC(WIDTH).outer == WIDTH
-    assert torch.equal(residual.expand(x), x.unflatten(-1, (STREAMS, WIDTH)))
-    assert torch.equal(residual.reduce(residual.expand(x)), x)
-    assert not {"entry", "exit"} & dict(residual.named_children()).keys()
-
-
-def test_without_the_scale_and_the_norms_weights_only_the_generator_is_left():
-    residual = JPmHC(WIDTH, ends="split", norm="rms", write_scale=False)
-    assert [name for name, _ in residual.named_parameters()] == ["generate.weight",
-                                                                 "generate.bias"]
 
 
 # ---------------------------------------------------------------- another mix than the paper's

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from shared import CLOSE, WIDTH, normal, shaken, sublayer
 from torch.testing import assert_close
 
-from geolab.residuals import Additive, NormPreserving, Scaled, make_residual
+from geolab.residuals import NormPreserving, Scaled, make_residual
 from geolab.residuals.scaled import LEARNED
 
 
@@ -22,11 +22,6 @@ def test_what_isn_t_learned_is_a_constant(learned):
                   for name, constant in zip(LEARNED, (0.9, 0, 0.3, 0), strict=True))
     x, f = normal(2, 3, WIDTH), sublayer()
     assert_close(residual(x, f), s * (x + c) + t * (f(x) + d), **CLOSE)
-
-
-def test_the_default_starts_as_the_plain_residual():
-    x, f = normal(2, 3, WIDTH), sublayer()
-    assert torch.equal(Scaled(WIDTH).double()(x, f), Additive(WIDTH)(x, f))
 
 
 @pytest.mark.parametrize("options", [{"share": "depth"}, *(
@@ -48,16 +43,3 @@ def test_by_depth_the_state_is_the_plain_sum_over_the_root_of_its_summands():
         ours = residual.double()(ours, lambda x: f(unit(x)))
         plain = plain + unit(f(unit(plain)))
         assert_close(ours * (index + 2) ** 0.5, plain, **CLOSE)
-
-
-@pytest.mark.parametrize("make, message", [
-    (lambda: Scaled(8, learned=("scale",)), "learned must be one of 'state'.*got 'scale'"),
-    (lambda: Scaled(8, learned="state"), "learned must be one of 'state'.*got 's'"),
-    (lambda: Scaled(8, update=float("nan")), "update must be a finite number, got nan"),
-    (lambda: NormPreserving(8, share="half"), "share must be one of .*'depth', got 'half'"),
-    (lambda: NormPreserving(8, temperature=0), "temperature must be positive, got 0"),
-    (lambda: NormPreserving(8, floor=2), "floor must be from 0 to 1, got 2"),
-    (lambda: NormPreserving(8, eps=-1), "eps must be at least 0, got -1")])
-def test_a_wrong_option_is_refused_by_name(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
