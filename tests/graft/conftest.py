@@ -23,24 +23,38 @@ def net(request):
     return make
 
 
-LANGUAGE = {"gpt2": "GPT2", "llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+GROUPED = dict(num_key_value_heads=2)
+EXPERTS = dict(num_experts_per_tok=2, moe_intermediate_size=16)
+LANGUAGE = {  # the prefix of a family's classes in transformers, and its options
+    "llama": ("Llama", GROUPED), "qwen2": ("Qwen2", GROUPED),
+    "qwen3": ("Qwen3", GROUPED | dict(head_dim=8)),
+    "qwen3_moe": ("Qwen3Moe", GROUPED | EXPERTS | dict(head_dim=8, num_experts=4)),
+    "mistral": ("Mistral", GROUPED), "mixtral": ("Mixtral", GROUPED | dict(num_local_experts=4)),
+    "gemma": ("Gemma", GROUPED | dict(head_dim=8)),
+    "gemma2": ("Gemma2", GROUPED | dict(head_dim=8)),
+    "gemma3": ("Gemma3", GROUPED | dict(head_dim=8)), "smollm3": ("SmolLM3", GROUPED),
+    "phi": ("Phi", {}), "phi3": ("Phi3", GROUPED), "olmo2": ("Olmo2", GROUPED),
+    "gpt_neox": ("GPTNeoX", {}), "gpt_neox, serial": ("GPTNeoX", dict(use_parallel_residual=False)),
+    "deepseek_v3": ("DeepseekV3", EXPERTS | dict(
+        num_key_value_heads=4, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=4,
+        qk_nope_head_dim=4, v_head_dim=8, n_routed_experts=4, n_group=1, topk_group=1,
+        first_k_dense_replace=1)),
+    "gpt2": ("GPT2", {})}
 
 
 def language_model(library, name, layers, dropout, options):
+    prefix, own = LANGUAGE[name]
     if name == "gpt2":
         sizes = dict(n_embd=WIDTH, n_layer=layers, n_head=4, n_positions=32, resid_pdrop=dropout,
                      embd_pdrop=dropout, attn_pdrop=dropout)
     else:
         sizes = dict(hidden_size=WIDTH, num_hidden_layers=layers, num_attention_heads=4,
-                     num_key_value_heads=2, intermediate_size=48, attention_dropout=dropout)
-        if name == "qwen3":
-            sizes["head_dim"] = 8
-    config = getattr(library, LANGUAGE[name] + "Config")(
+                     intermediate_size=48, attention_dropout=dropout)
+    config = getattr(library, prefix + ("TextConfig" if name == "gemma3" else "Config"))(
         vocab_size=VOCABULARY, bos_token_id=1, eos_token_id=None, pad_token_id=0,
-        **sizes, **options)
-    model = getattr(library, LANGUAGE[name] + ("LMHeadModel" if name == "gpt2" else
-                                               "ForCausalLM"))(config)
-    shaken(model)
+        **sizes, **own | options)
+    head = "LMHeadModel" if name == "gpt2" else "ForCausalLM"
+    model = shaken(getattr(library, prefix + head)(config))
     tokens = torch.randint(1, VOCABULARY, (2, LENGTH))
     return SimpleNamespace(model=model, inputs=tokens, run=lambda m: m(tokens).logits)
 

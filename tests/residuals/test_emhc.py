@@ -7,7 +7,7 @@ from shared import CLOSE, normal, sublayer
 from torch import nn
 from torch.testing import assert_close
 
-from geolab.models import ContinuousModel, Transformer, TransformerConfig
+from geolab.models import Transformer, TransformerConfig
 from geolab.penalties import collect_penalties
 from geolab.residuals import Cayley, Exact, Geodesic, Hybrid, Mixer, Normed, Stream, emhc
 from geolab.residuals.pooling import POOLS, pool
@@ -42,18 +42,6 @@ def make(name, width=WIDTH, lively=False, **options):
 def some_state(name, seed=0):
     streams = (N,) if name.startswith(("stream", "mixer")) else ()
     return normal(2, 5, *streams, WIDTH, seed=seed)
-
-
-def transformer(name, **options):
-    torch.manual_seed(0)
-    if name.endswith("-hard"):
-        options["gate"] = "hard"
-    config = TransformerConfig.benchmark(width=WIDTH, layers=2, heads=2, max_length=16)
-    return ContinuousModel(Transformer(config, FAMILY[name], **options), 6).double()
-
-
-def smallest_singular_value(operator):
-    return torch.linalg.svdvals(operator)[..., -1]
 
 
 # ---------------------------------------------------------------- the equations, by hand
@@ -190,7 +178,7 @@ def test_hybrid_gate_starts_at_its_bias_and_decides_the_smallest_singular_value(
     given = make("hybrid", gate_bias=bias, start=start).coefficients(some_state("hybrid"))
     gate = 1 / (1 + math.exp(-bias))
     assert_close(given.gate, torch.full((2, 5), gate, dtype=torch.float64), rtol=1e-6, atol=0)
-    assert_close(smallest_singular_value(given.mix),
+    assert_close(torch.linalg.svdvals(given.mix)[..., -1],
                  torch.full((2, 5), abs(2 * gate - 1), dtype=torch.float64), rtol=0, atol=1e-7)
 
 
@@ -221,11 +209,11 @@ def test_maps_at_the_start(maps, gain):
 
 
 def test_without_maps_there_are_none():
-    without, with_maps = transformer("cayley", maps="none"), transformer("cayley")
-    assert not any("before" in name or "after" in name for name, _ in without.named_parameters())
+    without, with_maps = make("cayley", maps="none"), make("cayley")
+    assert {"before", "after"}.isdisjoint(dict(without.named_parameters()))
     with_maps.load_state_dict(without.state_dict(), strict=False)
-    x = normal(2, 7, 6)
-    assert_close(without(x), with_maps(x), **CLOSE)
+    x, mix = some_state("cayley"), sublayer(WIDTH)
+    assert_close(without(x, mix), with_maps(x, mix), **CLOSE)
 
 
 # ---------------------------------------------------------------- the hard gate
@@ -342,5 +330,5 @@ def test_the_penalty_is_the_mean_of_4_gate_1_minus_gate(name):
                                            ("hybrid", {"penalty": 0.0})])
 def test_no_gate_or_no_weight_no_penalty(name, options):
     with collect_penalties() as penalties:
-        transformer(name, **options)(normal(2, 7, 6))
+        make(name, **options)(some_state(name), torch.tanh)
     assert penalties == []
