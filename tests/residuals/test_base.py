@@ -1,5 +1,7 @@
 """The protocol, tested with residuals defined here: a wider state, a place, a penalty."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from shared import normal
@@ -84,7 +86,7 @@ def test_a_residual_reads_one_position_unless_it_says_more_and_the_network_then_
 
     assert Additive(8).reach == 1
     config = TransformerConfig(width=8, layers=1, heads=2, max_length=5)
-    Transformer(config, Additive)
+    Transformer(replace(config, max_length=6), Far)
     with pytest.raises(ValueError, match="^max_length must be at least 6, the .*Far.*, got 5$"):
         Transformer(config, Far)
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from shared import CLOSE, WIDTH, normal, shaken, sublayer
 from torch.testing import assert_close
 
-from geolab.models import Transformer, TransformerConfig
 from geolab.residuals import DeltaMatrix
 from geolab.residuals.delta import VALUES
 from geolab.residuals.delta_matrix import COMPRESSORS, EXPANSIONS, causal_convolution
@@ -107,35 +106,6 @@ def test_causal_convolution_is_its_sum_at_every_length(seed, length, taps, outpu
         if t - s >= 0:
             expected[:, t, c] += kernel[c, taps - 1 - s] * x[:, t - s, c // outputs]
     assert_close(causal_convolution(x, kernel), expected, **CLOSE)
-
-
-@pytest.mark.parametrize("expand", EXPANSIONS)
-@pytest.mark.parametrize("length", [1, 2, 3])
-def test_a_sequence_may_be_shorter_than_the_convolution(expand, length):
-    # zeros stand before the first position, so a longer sequence has the same first positions
-    torch.manual_seed(0)
-    config = TransformerConfig.ddl(width=WIDTH, layers=2, heads=2)
-    model = shaken(Transformer(config, "delta-matrix", expand=expand).double())
-    x = normal(2, 8, WIDTH)
-    assert_close(model(x[:, :length]), model(x)[:, :length], **CLOSE)
-
-
-@pytest.mark.parametrize("options, reach",
-                         [({}, 4), ({"kernel": 7}, 7), ({"compress": "channel"}, 1),
-                          ({"compress": "channel-conv"}, 1),
-                          ({"compress": "channel", "expand": "conv", "kernel": 3}, 3)], ids=str)
-def test_a_model_whose_longest_sequence_is_shorter_than_its_convolution_is_refused(options, reach):
-    def made(max_length):
-        return Transformer(TransformerConfig.ddl(width=16, layers=1, heads=2,
-                                                 max_length=max_length), "delta-matrix", **options)
-
-    assert residual(**options).reach == reach
-    assert made(reach)(torch.randn(1, 1, 16)).shape == (1, 1, 16)
-    if reach > 1:
-        message = (f"^max_length must be at least {reach}, the positions that a convolution of "
-                   f"'delta-matrix' reads, got {reach - 1}$")
-        with pytest.raises(ValueError, match=message):
-            made(reach - 1)
 
 
 @pytest.mark.parametrize("options", [{}, {"kernel": 2}, {"compress": "channel"},
