@@ -81,6 +81,11 @@ def test_an_output_reads_all_of_its_past_and_without_the_mask_the_future(build, 
     assert future_influence(model, x) > 1e-5 * influence(model, x).max()
 
 
+@every_residual
+def test_no_token_reads_the_future(residual):
+    assert future_influence(shaken(token(small("ddl"), residual), 0.1), tokens()) == 0
+
+
 # ---------------------------------------------------------------- the parts, by hand
 
 @pytest.mark.parametrize("residual, layers, options, published, within", [
