@@ -211,7 +211,6 @@ def test_a_decoder_reads_no_future_unless_published(kind, norm_at):
 
 # ---------------------------------------------------------------- graphs
 
-
 def test_relations_of_the_default_graph_are_directions():
     model, x = build("full", relations=2), vectors()
     assert_close(model(x, path_graph(LENGTH)), model(x), rtol=0, atol=0)

@@ -26,7 +26,6 @@ def tokens(batch=4, length=LENGTH):
 
 # ---------------------------------------------------------------- what reaches a prediction
 
-
 @every_regime
 def test_the_probe_finds_what_is_stated(name):
     model = build(name)

@@ -98,7 +98,6 @@ def test_the_norm_that_beta_reads_through_has_the_guard_it_is_told(norm_eps, gua
 
 # ---------------------------------------------------------------- the direction
 
-
 def test_a_sublayer_that_gives_nothing_leaves_the_state_alone():
     x = normal(2, 5, WIDTH)
     assert_close(delta()(x, torch.zeros_like), x, rtol=0, atol=0)

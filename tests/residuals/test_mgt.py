@@ -52,17 +52,18 @@ def test_forward_is_the_algorithm_written_out(ablation, options):
 
 
 @given(st.floats(0.1, 3), st.floats(-2, 2), st.floats(0.05, 0.95))
-def test_beta_stays_in_its_range_and_starts_where_it_is_told(scale, offset, share):
+def test_alpha_and_beta_start_where_they_are_told_and_beta_stays_in_its_range(scale, offset, share):
     start = offset - scale + 2 * scale * share
-    r = residual(beta_scale=scale, beta_offset=offset, beta_init=start)
+    r = residual(beta_scale=scale, beta_offset=offset, beta_init=start, alpha_init=share)
     x = normal(2, 6, WIDTH)
-    assert_close(r.coefficients(x)[1], torch.full_like(x, start), rtol=1e-5, atol=1e-5)
+    _, beta, alpha = r.coefficients(x)
+    assert_close(beta, torch.full_like(x, start), rtol=1e-5, atol=1e-5)
+    assert alpha.item() == pytest.approx(share)
     beta = shaken(r).coefficients(10 * x)[1]
     assert (beta >= offset - scale).all() and (beta <= offset + scale).all() and beta.std() > 0
 
 
 # ---------------------------------------------------------------- step 0
-
 
 @pytest.mark.parametrize("ablation", ["gate", "full"])
 def test_with_the_gate_step_0_is_the_plain_block_with_its_update_scaled_by_085(ablation):
