@@ -192,11 +192,11 @@ def test_a_norm_stands_before_the_sublayer_or_after_the_sum(norm, norm_at):
 # ---------------------------------------------------------------- initialisation and use
 
 @every_config
-def test_matrices_start_at_their_standard_deviation(backbone):
+def test_matrices_and_positions_start_at_their_standard_deviation(backbone):
     torch.manual_seed(0)
     config = CONFIGS[backbone](width=128, layers=2)
-    for name, p in Transformer(config).layers.named_parameters():
-        if p.ndim == 2:
+    for name, p in Transformer(config).named_parameters():
+        if p.ndim >= 2:
             std = config.output_std if name.endswith("mix.out.weight") else config.init_std
             assert abs(p.std().item() / std - 1) < 4 / math.sqrt(2 * p.numel()), name
 
