@@ -1,5 +1,6 @@
 """Small networks of real libraries, at random weights: `net("gpt2")`."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -68,25 +69,17 @@ def vit(timm, layers, dropout, options):
     return SimpleNamespace(model=model, inputs=x, run=lambda m: m(x))
 
 
-def encoder(layers, dropout, batch_first=True, norm_first=True):
-    layer = nn.TransformerEncoderLayer(WIDTH, 4, 48, dropout, batch_first=batch_first,
-                                       norm_first=norm_first)
-    model = nn.TransformerEncoder(layer, layers, norm=nn.LayerNorm(WIDTH),
-                                  enable_nested_tensor=batch_first and not norm_first)
-    shaken(model)
-    x = torch.randn(2, LENGTH, WIDTH)
-    x = x if batch_first else x.transpose(0, 1)
-    return SimpleNamespace(model=model, inputs=x, run=lambda m, **more: m(x, **more))
-
-
-def decoder(layers, dropout, batch_first=True, norm_first=True):
-    layer = nn.TransformerDecoderLayer(WIDTH, 4, 48, dropout, batch_first=batch_first,
-                                       norm_first=norm_first)
-    model = shaken(nn.TransformerDecoder(layer, layers))
-    x, memory = torch.randn(2, LENGTH, WIDTH), torch.randn(2, 4, WIDTH)
-    if not batch_first:
-        x, memory = x.transpose(0, 1), memory.transpose(0, 1)
-    return SimpleNamespace(model=model, inputs=x, run=lambda m, **more: m(x, memory, **more))
+def torch_stack(kind, layers, dropout, batch_first=True, norm_first=True):
+    """nn.TransformerEncoder, or nn.TransformerDecoder with a memory of 4 positions."""
+    layer = getattr(nn, f"{kind}Layer")(WIDTH, 4, 48, dropout, batch_first=batch_first,
+                                        norm_first=norm_first)
+    encodes = kind == "TransformerEncoder"
+    more = dict(enable_nested_tensor=batch_first and not norm_first) if encodes else {}
+    norm = nn.LayerNorm(WIDTH) if encodes else None
+    model = shaken(getattr(nn, kind)(layer, layers, norm=norm, **more))
+    read = [torch.randn(2, length, WIDTH) for length in ((LENGTH,) if encodes else (LENGTH, 4))]
+    read = read if batch_first else [x.transpose(0, 1) for x in read]
+    return SimpleNamespace(model=model, inputs=read[0], run=lambda m, **more: m(*read, **more))
 
 
 class Attention(nn.Module):
@@ -120,7 +113,8 @@ def nanogpt(layers, dropout):
     return SimpleNamespace(model=model, inputs=x, run=lambda m: m(x))
 
 
-MAKERS = {"encoder": encoder, "decoder": decoder, "nanogpt": nanogpt}
+MAKERS = {"encoder": partial(torch_stack, "TransformerEncoder"),
+          "decoder": partial(torch_stack, "TransformerDecoder"), "nanogpt": nanogpt}
 
 
 @torch.no_grad()

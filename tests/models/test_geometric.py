@@ -154,19 +154,16 @@ def test_a_decoder_block_is_listing_2(norm_at):
     assert_close(model(x, memory), layer_norm(y) if norm_at == "pre" else y, **CLOSE)
 
 
-def test_sinusoidal_positions_are_added():
-    waves, plain, x = build("transformer", positions="sinusoidal"), build("transformer"), vectors()
+def test_positions_are_sinusoidal_or_learned_and_none_are_the_default():
+    plain, x = build("lite"), vectors()
     position = torch.zeros(LENGTH, WIDTH, dtype=torch.float64)
     for t in range(LENGTH):
         for i in range(WIDTH // 2):
             angle = t / 10000 ** (2 * i / WIDTH)
             position[t, 2 * i], position[t, 2 * i + 1] = math.sin(angle), math.cos(angle)
-    assert_close(waves(x), plain(x + position), **CLOSE)
+    assert_close(build("lite", positions="sinusoidal")(x), plain(x + position), **CLOSE)
     assert sinusoids(x[..., :5]).shape == (LENGTH, 5)
-
-
-def test_learned_positions_are_added_and_none_are_the_default():
-    learned, plain, x = build("lite", positions="learned", max_length=9), build("lite"), vectors()
+    learned = build("lite", positions="learned", max_length=9)
     plain.load_state_dict(learned.state_dict(), strict=False)
     assert_close(learned(x), plain(x + learned.position[:LENGTH]), rtol=0, atol=0)
     assert (learned(x) - plain(x)).abs().max() > 1e-3 and not hasattr(plain, "position")
