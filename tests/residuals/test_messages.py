@@ -59,8 +59,7 @@ REFUSED = {  # a residual -> options, and what it says of them
         ({"write_eps": "no"}, "write_eps must be a finite number, got 'no'"),
         ({"norm_eps": inf}, "norm_eps must be a finite number, got inf"),
         ({"readout": "sum"}, "readout must be one of 'mean', 'learned', got 'sum'")],
-    "single-pass": [
-        ({"streams": 1}, "streams must be at least 2, got 1")],
+    "single-pass": [({"streams": 1}, "streams must be at least 2, got 1")],
     "gated-streams": [
         ({"streams": 1}, "streams must be at least 2, got 1"),
         ({"rank": 0}, "rank must be at least 1, got 0"),
@@ -90,12 +89,9 @@ REFUSED = {  # a residual -> options, and what it says of them
          "beta_init must lie strictly between beta_offset ± beta_scale = 0 and 2, got 2.0"),
         ({"beta_offset": 0.0},
          "beta_init must lie strictly between beta_offset ± beta_scale = -1 and 1, got 1.0")],
-    "mgt-token": [
-        ({"erase": False}, "erase must be one of True, got False")],
-    "mgt-projected": [
-        ({"erase": False}, "erase must be one of True, got False")],
-    "layer-scale": [
-        ({"start": "published"}, "start must be a finite number, got 'published'")],
+    "mgt-token": [({"erase": False}, "erase must be one of True, got False")],
+    "mgt-projected": [({"erase": False}, "erase must be one of True, got False")],
+    "layer-scale": [({"start": "published"}, "start must be a finite number, got 'published'")],
     "emhc-mixer": [
         ({"streams": 1}, "streams must be at least 2, got 1"),
         ({"hidden": 0}, "hidden must be at least 1, got 0"),
@@ -139,8 +135,7 @@ REFUSED = {  # a residual -> options, and what it says of them
     "benchmark-delta": [
         ({"pool": "mean"}, "pool must be one of 'causal', 'token', 'sequence', got 'mean'"),
         ({"width": 3}, "width must be at least 4, got 3")],
-    "benchmark-mhc": [
-        ({"width": 10}, "width must be divisible by 4, got 10")],
+    "benchmark-mhc": [({"width": 10}, "width must be divisible by 4, got 10")],
     "attnres": [
         ({"block": 0}, "block must be at least 1, got 0"),
         ({"read": "max"}, "read must be one of 'mean', 'sum', got 'max'"),
@@ -148,8 +143,7 @@ REFUSED = {  # a residual -> options, and what it says of them
         ({"scaled": 2}, "scaled must be one of True, False, got 2"),
         ({"queries": 2}, "queries must be one of 1, 3, got 2"),
         ({"eps": -1.0}, "eps must be at least 0, got -1.0")],
-    "denseformer": [
-        ({"block": 0}, "block must be at least 1, got 0")],
+    "denseformer": [({"block": 0}, "block must be at least 1, got 0")],
     "muddformer": [
         ({"block": 0}, "block must be at least 1, got 0"),
         ({"ways": 2}, "ways must be one of 1, 4, got 2")],
@@ -158,10 +152,8 @@ REFUSED = {  # a residual -> options, and what it says of them
         ({"beta_init": 2.0}, "beta_init must lie strictly between 0 and 2, got 2.0"),
         ({"beta_fixed": 2.5}, "beta_fixed must be from 0 to 2, got 2.5"),
         ({"eps": -1.0}, "eps must be at least 0, got -1.0")],
-    "deepnorm": [
-        ({"alpha": -1.0}, "alpha must be .*, got -1.0")],
-    "laurel": [
-        ({"rank": 0}, "rank must be at least 1, got 0")],
+    "deepnorm": [({"alpha": -1.0}, "alpha must be .*, got -1.0")],
+    "laurel": [({"rank": 0}, "rank must be at least 1, got 0")],
     "scaled": [
         ({"learned": ("scale",)}, "learned must be one of 'state'.*got 'scale'"),
         ({"learned": "state"}, "learned must be one of 'state'.*got 's'"),

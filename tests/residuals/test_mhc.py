@@ -86,8 +86,8 @@ def test_without_any_map_each_stream_gains_what_the_mean_of_all_gives():
 
 
 def test_the_learned_readout_is_the_equation():
-    residual, x = shaken(MHC(WIDTH, 3, 4, readout="learned").double()), vectors(
-        2, 5, STREAMS, WIDTH)
+    residual = shaken(MHC(WIDTH, 3, 4, readout="learned").double())
+    x = vectors(2, 5, STREAMS, WIDTH)
     w = {name: p.detach().numpy() for name, p in residual.named_parameters()}
     for b, t in np.ndindex(2, 5):
         flat = x[b, t].numpy().reshape(-1)
