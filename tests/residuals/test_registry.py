@@ -208,7 +208,7 @@ def test_every_parameter_of_a_residual_acts_around_a_plain_function(name):
     """Nothing waits for a sublayer of the backbone: the residual computes its whole equation."""
     residual = shaken(make_residual(name, 16, index=1, count=3).double(), 0.1)
     state = make_residual(name, 16, count=3).double().expand(normal(2, 7, 16)).detach()
-    state = state + normal(*state.shape, seed=1)
+    state = (state + normal(*state.shape, seed=1)).requires_grad_()
     F, weights = normal(16, 16, seed=2), normal(*state.shape, seed=3)
     (weights * residual(state, lambda x: (x @ F).tanh())).sum().backward()
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in residual.parameters())
