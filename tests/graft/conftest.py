@@ -1,5 +1,6 @@
 """Small networks of real libraries, at random weights: `net("gpt2")`."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -23,24 +24,38 @@ def net(request):
     return make
 
 
-LANGUAGE = {"gpt2": "GPT2", "llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+GROUPED = dict(num_key_value_heads=2)
+EXPERTS = dict(num_experts_per_tok=2, moe_intermediate_size=16)
+LANGUAGE = {  # the prefix of a family's classes in transformers, and its options
+    "llama": ("Llama", GROUPED), "qwen2": ("Qwen2", GROUPED),
+    "qwen3": ("Qwen3", GROUPED | dict(head_dim=8)),
+    "qwen3_moe": ("Qwen3Moe", GROUPED | EXPERTS | dict(head_dim=8, num_experts=4)),
+    "mistral": ("Mistral", GROUPED), "mixtral": ("Mixtral", GROUPED | dict(num_local_experts=4)),
+    "gemma": ("Gemma", GROUPED | dict(head_dim=8)),
+    "gemma2": ("Gemma2", GROUPED | dict(head_dim=8)),
+    "gemma3": ("Gemma3", GROUPED | dict(head_dim=8)), "smollm3": ("SmolLM3", GROUPED),
+    "phi": ("Phi", {}), "phi3": ("Phi3", GROUPED), "olmo2": ("Olmo2", GROUPED),
+    "gpt_neox": ("GPTNeoX", {}), "gpt_neox, serial": ("GPTNeoX", dict(use_parallel_residual=False)),
+    "deepseek_v3": ("DeepseekV3", EXPERTS | dict(
+        num_key_value_heads=4, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=4,
+        qk_nope_head_dim=4, v_head_dim=8, n_routed_experts=4, n_group=1, topk_group=1,
+        first_k_dense_replace=1)),
+    "gpt2": ("GPT2", {})}
 
 
 def language_model(library, name, layers, dropout, options):
+    prefix, own = LANGUAGE[name]
     if name == "gpt2":
         sizes = dict(n_embd=WIDTH, n_layer=layers, n_head=4, n_positions=32, resid_pdrop=dropout,
                      embd_pdrop=dropout, attn_pdrop=dropout)
     else:
         sizes = dict(hidden_size=WIDTH, num_hidden_layers=layers, num_attention_heads=4,
-                     num_key_value_heads=2, intermediate_size=48, attention_dropout=dropout)
-        if name == "qwen3":
-            sizes["head_dim"] = 8
-    config = getattr(library, LANGUAGE[name] + "Config")(
+                     intermediate_size=48, attention_dropout=dropout)
+    config = getattr(library, prefix + ("TextConfig" if name == "gemma3" else "Config"))(
         vocab_size=VOCABULARY, bos_token_id=1, eos_token_id=None, pad_token_id=0,
-        **sizes, **options)
-    model = getattr(library, LANGUAGE[name] + ("LMHeadModel" if name == "gpt2" else
-                                               "ForCausalLM"))(config)
-    shaken(model)
+        **sizes, **own | options)
+    head = "LMHeadModel" if name == "gpt2" else "ForCausalLM"
+    model = shaken(getattr(library, prefix + head)(config))
     tokens = torch.randint(1, VOCABULARY, (2, LENGTH))
     return SimpleNamespace(model=model, inputs=tokens, run=lambda m: m(tokens).logits)
 
@@ -54,25 +69,17 @@ def vit(timm, layers, dropout, options):
     return SimpleNamespace(model=model, inputs=x, run=lambda m: m(x))
 
 
-def encoder(layers, dropout, batch_first=True, norm_first=True):
-    layer = nn.TransformerEncoderLayer(WIDTH, 4, 48, dropout, batch_first=batch_first,
-                                       norm_first=norm_first)
-    model = nn.TransformerEncoder(layer, layers, norm=nn.LayerNorm(WIDTH),
-                                  enable_nested_tensor=batch_first and not norm_first)
-    shaken(model)
-    x = torch.randn(2, LENGTH, WIDTH)
-    x = x if batch_first else x.transpose(0, 1)
-    return SimpleNamespace(model=model, inputs=x, run=lambda m, **more: m(x, **more))
-
-
-def decoder(layers, dropout, batch_first=True, norm_first=True):
-    layer = nn.TransformerDecoderLayer(WIDTH, 4, 48, dropout, batch_first=batch_first,
-                                       norm_first=norm_first)
-    model = shaken(nn.TransformerDecoder(layer, layers))
-    x, memory = torch.randn(2, LENGTH, WIDTH), torch.randn(2, 4, WIDTH)
-    if not batch_first:
-        x, memory = x.transpose(0, 1), memory.transpose(0, 1)
-    return SimpleNamespace(model=model, inputs=x, run=lambda m, **more: m(x, memory, **more))
+def torch_stack(kind, layers, dropout, batch_first=True, norm_first=True):
+    """nn.TransformerEncoder, or nn.TransformerDecoder with a memory of 4 positions."""
+    layer = getattr(nn, f"{kind}Layer")(WIDTH, 4, 48, dropout, batch_first=batch_first,
+                                        norm_first=norm_first)
+    encodes = kind == "TransformerEncoder"
+    more = dict(enable_nested_tensor=batch_first and not norm_first) if encodes else {}
+    norm = nn.LayerNorm(WIDTH) if encodes else None
+    model = shaken(getattr(nn, kind)(layer, layers, norm=norm, **more))
+    read = [torch.randn(2, length, WIDTH) for length in ((LENGTH,) if encodes else (LENGTH, 4))]
+    read = read if batch_first else [x.transpose(0, 1) for x in read]
+    return SimpleNamespace(model=model, inputs=read[0], run=lambda m, **more: m(*read, **more))
 
 
 class Attention(nn.Module):
@@ -106,7 +113,8 @@ def nanogpt(layers, dropout):
     return SimpleNamespace(model=model, inputs=x, run=lambda m: m(x))
 
 
-MAKERS = {"encoder": encoder, "decoder": decoder, "nanogpt": nanogpt}
+MAKERS = {"encoder": partial(torch_stack, "TransformerEncoder"),
+          "decoder": partial(torch_stack, "TransformerDecoder"), "nanogpt": nanogpt}
 
 
 @torch.no_grad()

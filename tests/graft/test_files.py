@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 import torch
+from shared import trained
 from torch import nn
 
 from geolab.graft import graft, load, rule, save, ungraft
@@ -33,10 +34,7 @@ rule(Block, lambda block, cache=None: [(block.norm, block.mix)])
 def test_a_file_says_how_it_was_grafted(net, family, name, options, tmp_path):
     made = net(family)
     plain = copy.deepcopy(made.model)
-    model = graft(made.model, name, plain=False, **options).eval()
-    with torch.no_grad():
-        for p in model.parameters():
-            p.add_(0.01 * torch.randn_like(p))
+    model = trained(graft(made.model, name, plain=False, **options), 0.01)
     save(model, tmp_path / "mine.pt")
     loaded = load(plain, tmp_path / "mine.pt").eval()
     torch.testing.assert_close(made.run(loaded), made.run(model), rtol=0, atol=0)

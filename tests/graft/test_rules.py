@@ -8,15 +8,7 @@ from shared import ANYWHERE, AS_THEY_ARE
 from torch import nn
 from torch.testing import assert_close
 
-from geolab.graft import (
-    Grafted,
-    graft,
-    new_parameters,
-    reads_other_positions,
-    rule,
-    rules,
-    ungraft,
-)
+from geolab.graft import Grafted, graft, new_parameters, reads_other_positions, rule, rules, ungraft
 
 WIDTH = 16
 
@@ -70,22 +62,21 @@ def network(block, count=3):
     return nn.Sequential(*(block() for _ in range(count))), torch.randn(2, 5, WIDTH)
 
 
-def test_two_lines_graft_a_block_of_one_s_own():
-    model, x = network(Plain)
+def grafted_as_before(model, x, name="mhc"):
+    """The grafted model, which computes what it computed before."""
     before = model(x)
-    rule(Plain, plain)
-    graft(model, "mhc")
-    assert_close(model(x), before, rtol=1e-5, atol=1e-5)
-    assert len(model[0].residuals) == 2
+    assert_close(graft(model, name)(x), before, rtol=1e-5, atol=1e-5)
+    return model
 
 
-def test_a_parallel_block_has_one_sublayer():
-    model, x = network(Parallel)
-    before = model(x)
-    rule(Parallel, lambda b: [(b.norm, lambda x: b.mix(x) + b.other(x))])
-    graft(model, "hyper")
-    assert_close(model(x), before, rtol=1e-5, atol=1e-5)
-    assert len(model[0].residuals) == 1
+@pytest.mark.parametrize("block, made, name, sublayers", [
+    (Plain, plain, "mhc", 2),
+    (Parallel, lambda b: [(b.norm, lambda x: b.mix(x) + b.other(x))], "hyper", 1),
+    (PostNorm, lambda b: [(None, b.mix, b.norm)], "mhc", 1)])
+def test_two_lines_graft_a_block_of_one_s_own(block, made, name, sublayers):
+    rule(block, made)
+    model = grafted_as_before(*network(block), name)
+    assert len(model[0].residuals) == sublayers
 
 
 def test_what_else_forward_gets_reaches_the_rule():
@@ -101,18 +92,10 @@ def test_what_else_forward_gets_reaches_the_rule():
                  atol=1e-5)
 
 
-def test_a_post_norm_block():
-    rule(PostNorm, lambda b: [(None, b.mix, b.norm)])
-    model, x = network(PostNorm)
-    before = model(x)
-    assert_close(graft(model, "mhc")(x), before, rtol=1e-5, atol=1e-5)
-
-
 def test_a_single_block_and_blocks_that_are_attributes():
     rule(Plain, plain)
-    block, x = Plain(), torch.randn(2, 5, WIDTH)
-    before = block(x)
-    assert_close(graft(block, "mhc")(x), before, rtol=1e-5, atol=1e-5)
+    x = torch.randn(2, 5, WIDTH)
+    grafted_as_before(Plain(), x)
 
     class Two(nn.Module):
         def __init__(self):
@@ -122,9 +105,7 @@ def test_a_single_block_and_blocks_that_are_attributes():
         def forward(self, x):
             return self.upper(self.lower(x))
 
-    model = Two()
-    before = model(x)
-    assert_close(graft(model, "mhc")(x), before, rtol=1e-5, atol=1e-5)
+    model = grafted_as_before(Two(), x)
     assert model.lower(x).shape == (2, 5, 4, WIDTH)
 
 
@@ -152,10 +133,8 @@ class Loop(nn.ModuleList):
 
 
 def test_a_block_returns_a_tuple_where_an_f_does():
-    model, x = Loop(Pair() for _ in range(3)), torch.randn(2, 5, WIDTH)
-    before = model(x)
     rule(Pair, lambda b, mask=None: [(b.norm, lambda y: (b.mix(y), y))])
-    assert_close(graft(model, "mhc")(x), before, rtol=1e-5, atol=1e-5)
+    grafted_as_before(Loop(Pair() for _ in range(3)), torch.randn(2, 5, WIDTH))
     rule(Pair, lambda b, mask=None: [(b.norm, b.mix)])
     with pytest.raises(ValueError, match="^the rule of Pair must return what forward does, a tup"):
         graft(Loop(Pair() for _ in range(3)), "mhc")
@@ -202,8 +181,7 @@ def test_a_rule_counts_for_subclasses_and_x_may_come_by_name():
 
     rule(Sub, plain)
     model, x = network(Sub)
-    before = model(x)
-    assert_close(graft(model, "mhc")(x), before, rtol=1e-5, atol=1e-5)
+    grafted_as_before(model, x)
     state = model[0](x=x)
     assert state.shape == (2, 5, 4, WIDTH) and torch.equal(state, model[0](x))
 
@@ -385,9 +363,7 @@ def test_a_norm_without_a_weight():
     with pytest.raises(ValueError, match="^the rule of Bare must say the width.*width="):
         graft(network(Bare)[0], "mhc")
     rule(Plain, plain, width=WIDTH)
-    model, x = network(Bare)
-    before = model(x)
-    assert_close(graft(model, "mhc")(x), before, rtol=1e-5, atol=1e-5)
+    grafted_as_before(*network(Bare))
 
 
 def test_which_residuals_read_other_positions():

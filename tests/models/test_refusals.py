@@ -13,6 +13,7 @@ from geolab.models import (
     GeometricTransformer,
     MessagePassing,
     PointModel,
+    RelationGraph,
     TokenModel,
     Transformer,
     TransformerConfig,
@@ -32,6 +33,14 @@ def geometric(kind, make=GeometricTransformer, **changes):
 
 def regime(name, **changes):
     return RegimeModel(name, 11, **{"width": 16, "layers": 2, "max_length": 9} | changes)
+
+
+EDGE = torch.tensor([[0], [1]])
+ZERO = torch.tensor([0])
+
+
+def edges(*numbers, relation=0):
+    return RelationGraph(torch.tensor([[number] for number in numbers]), torch.tensor([relation]))
 
 
 SHAPE = "input must be (batch, positions, width), with at least 1 position, got shape "
@@ -61,7 +70,33 @@ OPTIONS = {  # a configuration -> options, and what it says of them
          "positions must be one of 'none', 'learned', 'sinusoidal', got 'rope'"),
         ({"dropout_at": ("A", "B")}, "dropout_at must be one of 'weights', .*, 'X', got 'B'")],
 }
+GRAPHS = [  # graphs that don't fit a layer, and what it says
+    (edges(0, 1, relation=3), "relations must be from 0 to 2, got 3 to 3"),
+    (edges(0, 1, relation=-1), "relations must be from 0 to 2, got -1 to -1"),
+    (edges(0, 6), "edges must be from 0 to 5, got 0 to 6"),
+    (edges(-1, 1), "edges must be from 0 to 5, got -1 to 1"),
+    (RelationGraph(EDGE, ZERO, torch.tensor([[0], [1], [9]])),
+     "triangles must be from 0 to 5, got 0 to 9"),
+    (edges(0, 1), "triangles=True needs a graph with triangles, got one without")]
+NO_GRAPHS = [  # arguments that make no graph
+    ((EDGE.T, ZERO), r"edges must be int64 of shape \(2, any\), got torch.int64 of shape \(1, 2\)"),
+    ((EDGE.float(), ZERO),
+     r"edges must be int64 of shape \(2, any\), got torch.float32 of shape \(2, 1\)"),
+    ((EDGE, ZERO, EDGE),
+     r"triangles must be int64 of shape \(3, any\), got torch.int64 of shape \(2, 1\)"),
+    ((EDGE, ZERO, None, False, torch.tensor([0.0])),
+     r"domains must be int64 of shape \(1,\), got torch.float32 of shape \(1,\)"),
+    ((EDGE, torch.tensor([0, 0])),
+     r"relations must be int64 of shape \(1,\), got torch.int64 of shape \(2,\)"),
+    ((EDGE.flip(0), ZERO, None, True),
+     "edges of a causal graph must have vertices in rising order"),
+    ((EDGE, ZERO, torch.tensor([[0], [2], [1]]), True),
+     "triangles of a causal graph must have vertices in rising order")]
 REFUSED = [
+    *((lambda graph=graph, triangles="triangles" in message: MessagePassing(
+        5, 3, triangles=triangles)(torch.randn(2, 6, 5), graph), message)
+      for graph, message in GRAPHS),
+    *((lambda given=given: RelationGraph(*given), message) for given, message in NO_GRAPHS),
     *((lambda config=config, given=given: config(**{"width": 8, "heads": 2} | given), message)
       for config, rows in OPTIONS.items() for given, message in rows),
     *((lambda make=make, shape=shape: trunk(make)(torch.zeros(shape)),

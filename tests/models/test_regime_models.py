@@ -26,14 +26,6 @@ def tokens(batch=4, length=LENGTH):
 
 # ---------------------------------------------------------------- what reaches a prediction
 
-def test_the_zoo_is_the_lectures_and_one_repair():
-    declared = {name: regime.declared for name, regime in REGIMES.items()}
-    assert declared == {"AR-Base": "strict causal", "AR+FutureHint": "future-informed",
-                        "GT-CausalGeom": "strict causal", "GT-AugGeom": "future-informed",
-                        "GT-PredictiveHint": "transition", "GT-CausalSelfHint": "strict causal",
-                        "GT-PredictiveHint, causal": "admissible augmentation"}
-
-
 @every_regime
 def test_the_probe_finds_what_is_stated(name):
     model = build(name)

@@ -2,21 +2,16 @@ import math
 
 import pytest
 import torch
+from shared import CLOSE, normal
 from torch import nn
 from torch.testing import assert_close
 
-from geolab.models import Transformer, TransformerConfig
 from geolab.operators import delta_matrix, delta_shortcut
 from geolab.residuals import BenchmarkDelta
 from geolab.residuals.benchmark import EPS, erase_everywhere
 from geolab.residuals.pooling import POOLS, pool
 
-CLOSE = dict(rtol=1e-10, atol=1e-10)
 every_pool = pytest.mark.parametrize("how", POOLS)
-
-
-def some_state(width=8):
-    return torch.randn(2, 5, width, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
 def residual(how, width=8):
@@ -31,7 +26,7 @@ def two_layers(made, x, rows, head):
 
 @every_pool
 def test_forward_is_the_equation_written_out(how):
-    made, x = residual(how), some_state()
+    made, x = residual(how), normal(2, 5, 8)
     for p in made.parameters():
         nn.init.normal_(p)
     pooled = pool(x, how).expand_as(x)
@@ -46,14 +41,14 @@ def test_forward_is_the_equation_written_out(how):
 
 
 def test_one_erasure_for_all_positions_is_the_delta_shortcut():
-    x, h, beta = some_state(), torch.randn(2, 1, 8).double(), torch.rand(2, 1).double()
+    x, h, beta = normal(2, 5, 8), torch.randn(2, 1, 8).double(), torch.rand(2, 1).double()
     k = h / (h.square().sum(-1, keepdim=True) + EPS**2).sqrt()
     assert_close(erase_everywhere(x, k, beta), delta_shortcut(x, h, beta, eps=EPS), **CLOSE)
 
 
 @every_pool
 def test_a_direction_of_length_0_erases_nothing_and_has_a_gradient(how):
-    made, x = residual(how), some_state()
+    made, x = residual(how), normal(2, 5, 8)
     for p in made.direction_head.parameters():
         nn.init.zeros_(p)
     z = made(x, torch.zeros_like)
@@ -64,7 +59,7 @@ def test_a_direction_of_length_0_erases_nothing_and_has_a_gradient(how):
 
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.bfloat16, 0.1)])
 def test_an_erasure_keeps_the_dtype_of_the_state_and_leaves_autocast(dtype, tolerance):
-    x, k = some_state(), torch.nn.functional.normalize(torch.randn(2, 1, 8).double(), dim=-1)
+    x, k = normal(2, 5, 8), torch.nn.functional.normalize(torch.randn(2, 1, 8).double(), dim=-1)
     exact = erase_everywhere(x, k, torch.ones(2, 1))
     with torch.autocast("cpu", torch.bfloat16):
         z = erase_everywhere(x.to(dtype), k.float(), torch.ones(2, 1))
@@ -73,16 +68,7 @@ def test_an_erasure_keeps_the_dtype_of_the_state_and_leaves_autocast(dtype, tole
 
 @every_pool
 def test_starts_next_to_a_projection_not_to_the_identity(how):
-    k, beta = residual(how, width=128).coefficients(some_state(128))
+    k, beta = residual(how, width=128).coefficients(normal(2, 5, 128))
     assert (beta - 1).abs().max() < 0.03
     values = torch.linalg.svdvals(delta_matrix(k, beta))
     assert values[..., -1].max() < 0.03 and values[..., -2].min() > 1 - 1e-12
-
-
-def test_the_blocks_of_the_published_model_have_as_many_parameters():
-    trunk = Transformer(TransformerConfig.benchmark(width=128, layers=8), "benchmark-delta",
-                        pool="sequence")
-    attention_and_mlp, norms = 12 * 128**2, 2 * 128
-    generators = 2 * (2 * (128 * 32 + 32) + (32 * 128 + 128) + (32 + 1))
-    numbers = sum(p.numel() for p in trunk.layers.parameters())
-    assert numbers == 8 * (attention_and_mlp + norms + generators)

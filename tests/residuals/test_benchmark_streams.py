@@ -1,7 +1,6 @@
 import numpy as np
 import torch
-from shared import CLOSE, WIDTH, shaken, vectors
-from torch import nn
+from shared import CLOSE, WIDTH, shaken, sublayer, vectors
 from torch.testing import assert_close
 
 from geolab.models import Transformer, TransformerConfig
@@ -37,9 +36,7 @@ def mhc_by_hand(residual, x, mix):
 
 
 def test_mhc_is_the_equation_written_out():
-    torch.manual_seed(4)
-    mix = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()).double()
-    residual, x = shaken(BenchmarkMHC(WIDTH).double()), vectors(2, 5, WIDTH)
+    residual, mix, x = shaken(BenchmarkMHC(WIDTH).double()), sublayer(), vectors(2, 5, WIDTH)
     step = residual(x, mix)
     for b, t in np.ndindex(2, 5):
         assert_close(step[b, t], torch.from_numpy(mhc_by_hand(residual, x[b, t].numpy(), mix)),

@@ -4,14 +4,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from shared import CLOSE, WIDTH, normal, sublayer
 from torch.testing import assert_close
 
 from geolab.residuals import Delta
 from geolab.residuals.delta import VALUES
 
-WIDTH = 8
-CLOSE = dict(rtol=1e-10, atol=1e-10)
 FORMS = [form for form in itertools.product(("k", "v"), VALUES, ("linear", "mlp"))
          if form[:2] not in (("v", "constant"), ("v", "normed-linear"))]
 every_form = pytest.mark.parametrize("map, value, gate", FORMS)
@@ -20,16 +18,6 @@ every_form = pytest.mark.parametrize("map, value, gate", FORMS)
 def delta(**options):
     torch.manual_seed(3)
     return Delta(WIDTH, **options).double()
-
-
-def sublayer():
-    torch.manual_seed(4)
-    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()).double()
-
-
-def some_state(seed=0):
-    return torch.randn(2, 5, WIDTH, dtype=torch.float64,
-                       generator=torch.Generator().manual_seed(seed))
 
 
 def by_hand(residual, x, h):
@@ -66,7 +54,7 @@ def by_hand(residual, x, h):
 @every_form
 def test_forward_is_the_equation_written_out(map, value, gate, erase):
     residual, mix, x = delta(map=map, value=value, gate=gate, beta_init=0.7,
-                             erase=erase), sublayer(), some_state()
+                             erase=erase), sublayer(), normal(2, 5, WIDTH)
     step, h = residual(x, mix), mix(x)
     for b, t in np.ndindex(2, 5):
         expected = torch.from_numpy(by_hand(residual, x[b, t], h[b, t]))
@@ -97,12 +85,12 @@ def test_beta_at_initialisation_scatters_about_beta_init():
 def test_a_fixed_beta_has_no_parameters(beta):
     residual = delta(beta_fixed=beta)
     assert not any("beta" in name for name, _ in residual.named_parameters())
-    assert (residual.coefficients(some_state(), torch.cos)[2] == beta).all()
+    assert (residual.coefficients(normal(2, 5, WIDTH), torch.cos)[2] == beta).all()
 
 
 @pytest.mark.parametrize("norm_eps, guard", [(1e-5, 1e-5), (None, torch.finfo(torch.float64).eps)])
 def test_the_norm_that_beta_reads_through_has_the_guard_it_is_told(norm_eps, guard):
-    residual, x = delta(norm_eps=norm_eps), 1e-3 * some_state()
+    residual, x = delta(norm_eps=norm_eps), 1e-3 * normal(2, 5, WIDTH)
     context = x / (x.square().mean(-1, keepdim=True) + guard).sqrt()
     beta = 2 * torch.sigmoid(residual.beta_head(context).squeeze(-1))
     assert_close(residual.coefficients(x, torch.cos).beta, beta, **CLOSE)
@@ -110,7 +98,6 @@ def test_the_norm_that_beta_reads_through_has_the_guard_it_is_told(norm_eps, gua
 
 # ---------------------------------------------------------------- the direction
 
-
 def test_a_sublayer_that_gives_nothing_leaves_the_state_alone():
-    x = some_state()
+    x = normal(2, 5, WIDTH)
     assert_close(delta()(x, torch.zeros_like), x, rtol=0, atol=0)

@@ -6,50 +6,25 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from shared import shaken
-from torch import nn
+from shared import CLOSE, WIDTH, normal, shaken, sublayer
 from torch.testing import assert_close
 
-from geolab.models import ContinuousModel, Transformer, TransformerConfig
 from geolab.residuals import DeltaMatrix
 from geolab.residuals.delta import VALUES
-from geolab.residuals.delta_matrix import (
-    COMPRESSORS,
-    EXPANSIONS,
-    causal_convolution,
-)
+from geolab.residuals.delta_matrix import COMPRESSORS, EXPANSIONS, causal_convolution
 
-WIDTH = 8
-CLOSE = dict(rtol=1e-10, atol=1e-10)
 CONTROLS = {"delta": {}, "write-only": {"erase": False}, "overwrite": {"beta_fixed": 1.0},
             "additive": {"erase": False, "normalize": False, "beta_fixed": 1.0}}
 every_compressor = pytest.mark.parametrize("compress", COMPRESSORS)
 
 
-def residual(index=0, count=1, **options):
+def residual(**options):
     torch.manual_seed(3)
-    return DeltaMatrix(WIDTH, index, count, **options).double()
+    return DeltaMatrix(WIDTH, **options).double()
 
 
-def sublayer():
-    torch.manual_seed(4)
-    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()).double()
-
-
-def vectors(length=6, seed=0, width=WIDTH):
-    return torch.randn(2, length, width, dtype=torch.float64,
-                       generator=torch.Generator().manual_seed(seed))
-
-
-def some_state(length=6, channels=4, seed=1):
-    return torch.randn(2, length, WIDTH, channels, dtype=torch.float64,
-                       generator=torch.Generator().manual_seed(seed))
-
-
-def network(width=16, layers=2, **options):
-    torch.manual_seed(0)
-    return ContinuousModel(Transformer(TransformerConfig.ddl(width=width, layers=layers, heads=2),
-                                       "delta-matrix", **options), 6).double()
+def some_state(channels=4, length=6):
+    return normal(2, length, WIDTH, channels, seed=1)
 
 
 # ---------------------------------------------------------------- the equation, by hand
@@ -110,7 +85,7 @@ def test_forward_is_the_equation_written_out(options):
 
 
 def test_the_v_map_writes_what_the_sublayer_gives_along_a_direction_from_the_input():
-    r, mix, x = shaken(residual(map="v", value="linear", eps=0.0)), sublayer(), vectors()
+    r, mix, x = shaken(residual(map="v", value="linear", eps=0.0)), sublayer(), normal(2, 6, WIDTH)
     k, v, beta = r.coefficients(x, mix)
     assert_close(v, mix(x) @ r.value_head.weight.T + r.value_head.bias, **CLOSE)
     assert_close(k, F.normalize(r.direction_head(x), dim=-1), **CLOSE)
@@ -133,33 +108,6 @@ def test_causal_convolution_is_its_sum_at_every_length(seed, length, taps, outpu
     assert_close(causal_convolution(x, kernel), expected, **CLOSE)
 
 
-@pytest.mark.parametrize("expand", EXPANSIONS)
-@pytest.mark.parametrize("length", [1, 2, 3])
-def test_a_sequence_may_be_shorter_than_the_convolution(expand, length):
-    # zeros stand before the first position, so a longer sequence has the same first positions
-    model, x = network(expand=expand), vectors(length=8, width=6)
-    shaken(model)
-    assert_close(model(x[:, :length]), model(x)[:, :length], **CLOSE)
-
-
-@pytest.mark.parametrize("options, reach",
-                         [({}, 4), ({"kernel": 7}, 7), ({"compress": "channel"}, 1),
-                          ({"compress": "channel-conv"}, 1),
-                          ({"compress": "channel", "expand": "conv", "kernel": 3}, 3)], ids=str)
-def test_a_model_whose_longest_sequence_is_shorter_than_its_convolution_is_refused(options, reach):
-    def made(max_length):
-        return Transformer(TransformerConfig.ddl(width=16, layers=1, heads=2,
-                                                 max_length=max_length), "delta-matrix", **options)
-
-    assert residual(**options).reach == reach
-    assert made(reach)(torch.randn(1, 1, 16)).shape == (1, 1, 16)
-    if reach > 1:
-        message = (f"^max_length must be at least {reach}, the positions that a convolution of "
-                   f"'delta-matrix' reads, got {reach - 1}$")
-        with pytest.raises(ValueError, match=message):
-            made(reach - 1)
-
-
 @pytest.mark.parametrize("options", [{}, {"kernel": 2}, {"compress": "channel"},
                                      {"compress": "channel-conv"},
                                      {"compress": "channel", "expand": "conv"}], ids=str)
@@ -169,7 +117,8 @@ def test_its_reach_is_how_many_positions_its_convolutions_read(options):
         return (slope.flatten(2).abs().amax((0, 2)) > 0).sum().item()
 
     r = shaken(residual(**options))
-    assert r.reach == max(positions(r.compressor, some_state(9)), positions(r.expand, vectors(9)))
+    assert r.reach == max(positions(r.compressor, some_state(length=9)),
+                          positions(r.expand, normal(2, 9, WIDTH)))
 
 
 # ---------------------------------------------------------------- step 0
@@ -178,21 +127,11 @@ def test_its_reach_is_how_many_positions_its_convolutions_read(options):
 @pytest.mark.parametrize("expand", EXPANSIONS)
 @pytest.mark.parametrize("channels", [2, 4, 5])
 def test_at_identity_kernels_the_first_sublayer_reads_the_input(compress, expand, channels):
-    r = residual(compress=compress, expand=expand, channels=channels)
-    state = r.expand(vectors())
-    assert_close(state, vectors().unsqueeze(-1).repeat(1, 1, 1, channels), rtol=0, atol=0)
-    assert_close(r.compressor(state), vectors(), rtol=1e-7, atol=1e-12)  # 1/d_v starts in float32
-    assert_close(r.reduce(state), vectors(), rtol=1e-7, atol=1e-12)
-
-
-def test_entry_and_exit_parameters_are_in_the_first_and_last_instance_alone():
-    names = [{name for name, _ in residual(index, 3, expand="conv").named_parameters()}
-             for index in range(3)]
-    assert ["expander.weight" in n for n in names] == [True, False, False]
-    assert ["readout.kernel" in n for n in names] == [False, False, True]
-
-
-# ---------------------------------------------------------------- training, causality, state
+    r, x = residual(compress=compress, expand=expand, channels=channels), normal(2, 6, WIDTH)
+    state = r.expand(x)
+    assert_close(state, x.unsqueeze(-1).repeat(1, 1, 1, channels), rtol=0, atol=0)
+    assert_close(r.compressor(state), x, rtol=1e-7, atol=1e-12)  # 1/d_v starts in float32
+    assert_close(r.reduce(state), x, rtol=1e-7, atol=1e-12)
 
 
 @every_compressor

@@ -7,16 +7,13 @@ from copy import deepcopy
 
 import pytest
 import torch
-from shared import CLOSE, WIDTH, shaken, sublayer, vectors
+from shared import CLOSE, WIDTH, networks, normal, shaken, sublayer
 from torch import nn
 from torch.testing import assert_close
 
 from geolab.models import Transformer, TransformerConfig
 from geolab.residuals import Delta, DeltaMatrix, Normed, make_residual
 
-PUBLISHED = {"delta": {"context": "sublayer"}, "delta-matrix": {"context": "sublayer",
-                                                               "tied": True}}
-every_residual = pytest.mark.parametrize("name", PUBLISHED)
 FORMS = [("delta", {}), ("delta", {"map": "v"}), ("delta", {"value": "normed-linear"}),
          ("delta-matrix", {}), ("delta-matrix", {"map": "v"}), ("delta-matrix", {"gate": "mlp"})]
 
@@ -26,10 +23,8 @@ def normed():
     return Normed(sublayer(), norm)
 
 
-def network(residual="delta-matrix", layers=2, **options):
-    torch.manual_seed(0)
-    config = TransformerConfig.ddl(width=WIDTH, layers=layers, heads=2)
-    return Transformer(config, residual, **options).double()
+def network(**options):
+    return networks("delta-matrix", **options)[0]
 
 
 # ---------------------------------------------------------------- context
@@ -49,13 +44,13 @@ def test_a_context_with_a_weight_is_one_without_whose_linear_maps_have_the_weigh
         for layer in reads_context:
             if layer.in_features == WIDTH:
                 layer.weight.mul_(around.norm.weight)
-    state = ours.expand(vectors(2, 5, WIDTH))
+    state = ours.expand(normal(2, 5, WIDTH))
     assert_close(theirs(state, around), ours(state, around), **CLOSE)
 
 
-@every_residual
+@pytest.mark.parametrize("name", ["delta", "delta-matrix"])
 def test_the_norms_weight_is_trained_through_beta_too(name):
-    x, around = vectors(2, 5, WIDTH), normed()
+    x, around = normal(2, 5, WIDTH), normed()
     for context in ("own", "sublayer"):
         residual = make_residual(name, WIDTH, context=context).double()
         beta = residual.coefficients(x, around).beta
@@ -68,13 +63,10 @@ def test_the_norms_weight_is_trained_through_beta_too(name):
 def test_a_context_of_the_sublayer_needs_one_with_a_norm(around):
     residual = Delta(WIDTH, context="sublayer").double()
     with pytest.raises(ValueError, match=r"^context='sublayer' needs a sublayer with a norm, "):
-        residual(vectors(2, 5, WIDTH), around)
-
-
-def test_a_network_with_its_norms_after_the_residuals_has_no_such_context():
-    config = TransformerConfig.benchmark(width=8, layers=1, heads=2, norm_at="post")
+        residual(normal(2, 5, WIDTH), around)
+    config = TransformerConfig.ddl(width=WIDTH, layers=1, heads=2, norm_at="post")
     with pytest.raises(ValueError, match="needs a sublayer with a norm"):
-        Transformer(config, "delta", context="sublayer")(torch.randn(1, 3, 8))
+        Transformer(config, "delta", context="sublayer")(normal(1, 3, WIDTH, dtype=torch.float32))
 
 
 # ---------------------------------------------------------------- one compressor per block
@@ -102,7 +94,7 @@ def test_tied_compressors_are_two_equal_ones_whose_gradients_add_up(compress):
                                        .replace("3.residual.compr", "2.residual.compr"))
               for name, _ in apart.named_parameters()}
     apart.load_state_dict(copies)
-    x = vectors(2, 6, WIDTH)
+    x = normal(2, 6, WIDTH)
     assert_close(tied(x), apart(x), **CLOSE)
     for model in (tied, apart):
         model(x).cos().sum().backward()
@@ -115,7 +107,7 @@ def test_tied_compressors_are_two_equal_ones_whose_gradients_add_up(compress):
                          ids=["copied", "pickled"])
 def test_what_is_tied_stays_tied_in_a_copy_and_apart_from_the_original(copy):
     model = network(tied=True)
-    other, x = copy(model), vectors(2, 6, WIDTH)
+    other, x = copy(model), normal(2, 6, WIDTH)
     assert other.layers[1].residual.compressor is other.layers[0].residual.compressor
     before = model(x)
     assert_close(other(x), before, rtol=0, atol=0)
@@ -136,7 +128,7 @@ def test_a_second_sublayer_alone_says_what_it_lacks():
 
 @pytest.mark.parametrize("gate", ["linear", "mlp"])
 def test_beta_is_single_under_autocast_and_its_logit_where_it_is_asked_for(gate):
-    x, around = 3 * vectors(2, 50, WIDTH).float(), torch.cos
+    x, around = 3 * normal(2, 50, WIDTH).float(), torch.cos
     half, single = (shaken(Delta(WIDTH, gate=gate, gate_logits=logits), seed=2)
                     for logits in ("half", "single"))
     single.load_state_dict(half.state_dict())

@@ -3,21 +3,19 @@ import math
 
 import pytest
 import torch
+from shared import CLOSE, normal, sublayer
 from torch import nn
 from torch.testing import assert_close
 
-from geolab.models import ContinuousModel, Transformer, TransformerConfig
+from geolab.models import Transformer, TransformerConfig
 from geolab.penalties import collect_penalties
-from geolab.residuals import Cayley, Exact, Geodesic, Hybrid, Normed, Stream, emhc
-from geolab.residuals.emhc import OperatorCoefficients
+from geolab.residuals import Cayley, Exact, Geodesic, Hybrid, Mixer, Normed, Stream, emhc
 from geolab.residuals.pooling import POOLS, pool
 
 WIDTH, N = 16, 4
-CLOSE = dict(rtol=1e-10, atol=1e-10)
 IDENTITY = torch.eye(N, dtype=torch.float64)
 FAMILY = {"cayley": Cayley, "hybrid": Hybrid, "hybrid-hard": Hybrid, "geodesic": Geodesic,
-          "exact": Exact, "stream": Stream, "stream-hard": Stream}
-every_residual = pytest.mark.parametrize("name", FAMILY)
+          "exact": Exact, "stream": Stream, "stream-hard": Stream, "mixer": Mixer}
 every_pool = pytest.mark.parametrize("how", POOLS)
 
 
@@ -41,30 +39,9 @@ def make(name, width=WIDTH, lively=False, **options):
     return residual
 
 
-def some_state(name, seed=0, T=5):
-    shape = (2, T, N, WIDTH) if name.startswith("stream") else (2, T, WIDTH)
-    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def sublayer():
-    torch.manual_seed(4)
-    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()).double()
-
-
-def transformer(name, **options):
-    torch.manual_seed(0)
-    if name.endswith("-hard"):
-        options["gate"] = "hard"
-    config = TransformerConfig.benchmark(width=WIDTH, layers=2, heads=2, max_length=16)
-    return ContinuousModel(Transformer(config, FAMILY[name], **options), 6).double()
-
-
-def vectors():
-    return torch.randn(2, 7, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-
-
-def smallest_singular_value(operator):
-    return torch.linalg.svdvals(operator)[..., -1]
+def some_state(name, seed=0):
+    streams = (N,) if name.startswith(("stream", "mixer")) else ()
+    return normal(2, 5, *streams, WIDTH, seed=seed)
 
 
 # ---------------------------------------------------------------- the equations, by hand
@@ -126,7 +103,7 @@ def mixed_by_hand(name, x, r):
 @every_pool
 @pytest.mark.parametrize("name", ["cayley", "hybrid", "hybrid-hard", "geodesic", "exact"])
 def test_series_forward_is_the_equation_written_out(name, how):
-    residual, mix, x = make(name, lively=True, pool=how), sublayer(), some_state(name)
+    residual, mix, x = make(name, lively=True, pool=how), sublayer(WIDTH), some_state(name)
     numbers = raw_numbers(residual, x, how, normalise=name == "exact")
     z = torch.empty_like(x)
     for b, t in itertools.product(range(2), range(5)):
@@ -142,7 +119,7 @@ def test_series_forward_is_the_equation_written_out(name, how):
 @pytest.mark.parametrize("reads", ["state", "mixed"])
 @pytest.mark.parametrize("name", ["stream", "stream-hard"])
 def test_stream_forward_is_the_equation_written_out(name, how, reads):
-    residual, mix = make(name, lively=True, pool=how, router_reads=reads), sublayer()
+    residual, mix = make(name, lively=True, pool=how, router_reads=reads), sublayer(WIDTH)
     x = some_state(name)
     step = residual(x, mix)
     numbers = raw_numbers(residual, x.flatten(-2), how, normalise=True)
@@ -172,22 +149,6 @@ def test_the_backbone_folds_the_maps_into_f_and_computes_the_same(options, index
         assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
-@every_residual
-@every_pool
-def test_coefficients_have_their_shapes(name, how):
-    residual, x = make(name, pool=how), some_state(name)
-    given = residual.coefficients(x)
-    T, n = 1 if how == "sequence" else 5, 8 if name == "geodesic" else 4
-    assert isinstance(given, OperatorCoefficients) and given.mix.shape == (2, T, n, n)
-    if given.gate is not None:
-        assert given.rotation.shape == (2, T, 4, 4)
-        assert given.direction.shape == (2, T, 4) and given.gate.shape == (2, T)
-    if name.startswith("stream"):  # the router works by token whatever is pooled
-        assert given.read.shape == given.write.shape == (2, 5, 4)
-        assert_close(given.read.sum(-1), torch.ones(2, 5, dtype=torch.float64), **CLOSE)
-        assert_close(given.write.sum(-1), 4 * torch.ones(2, 5, dtype=torch.float64), **CLOSE)
-
-
 # ---------------------------------------------------------------- step 0
 
 def angle(rotation):
@@ -197,7 +158,7 @@ def angle(rotation):
 
 def test_published_start_turns_by_next_to_nothing():
     published = make("cayley", width=128, start="published", streams=4)
-    x = torch.randn(1, 3, 128, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    x = normal(1, 3, 128)
     assert (published.coefficients(x).mix - IDENTITY).abs().max() < 1e-3
 
 
@@ -217,7 +178,7 @@ def test_hybrid_gate_starts_at_its_bias_and_decides_the_smallest_singular_value(
     given = make("hybrid", gate_bias=bias, start=start).coefficients(some_state("hybrid"))
     gate = 1 / (1 + math.exp(-bias))
     assert_close(given.gate, torch.full((2, 5), gate, dtype=torch.float64), rtol=1e-6, atol=0)
-    assert_close(smallest_singular_value(given.mix),
+    assert_close(torch.linalg.svdvals(given.mix)[..., -1],
                  torch.full((2, 5), abs(2 * gate - 1), dtype=torch.float64), rtol=0, atol=1e-7)
 
 
@@ -240,7 +201,7 @@ def test_stream_router_starts_near_the_mean_and_near_one():
 @pytest.mark.parametrize("maps, gain", [("identity", 1.0), ("published", 0.02 * math.sqrt(128))])
 def test_maps_at_the_start(maps, gain):
     residual = make("cayley", width=128, maps=maps)
-    x = torch.randn(500, 128, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    x = normal(500, 128)
     for weight in (residual.before, residual.after):
         y = x @ weight.T
         assert (y.norm() / x.norm()).item() == pytest.approx(gain, rel=0.05)
@@ -248,22 +209,14 @@ def test_maps_at_the_start(maps, gain):
 
 
 def test_without_maps_there_are_none():
-    without, with_maps = transformer("cayley", maps="none"), transformer("cayley")
-    assert not any("before" in name or "after" in name for name, _ in without.named_parameters())
+    without, with_maps = make("cayley", maps="none"), make("cayley")
+    assert {"before", "after"}.isdisjoint(dict(without.named_parameters()))
     with_maps.load_state_dict(without.state_dict(), strict=False)
-    assert_close(without(vectors()), with_maps(vectors()), **CLOSE)
-
-
-def test_streams_start_as_copies_and_leave_as_their_mean():
-    residual, x = make("stream"), some_state("cayley")
-    state = residual.expand(x)
-    assert state.shape == (2, 5, N, WIDTH) and all(torch.equal(state[..., i, :], x)
-                                                   for i in range(N))
-    assert_close(residual.reduce(state), x, **CLOSE)
+    x, mix = some_state("cayley"), sublayer(WIDTH)
+    assert_close(without(x, mix), with_maps(x, mix), **CLOSE)
 
 
 # ---------------------------------------------------------------- the hard gate
-
 
 def test_a_hard_gate_of_exactly_one_half_takes_the_reflection():
     given = make("hybrid", lively=True).coefficients(some_state("hybrid"))
@@ -274,8 +227,7 @@ def test_a_hard_gate_of_exactly_one_half_takes_the_reflection():
 
 def test_its_gradient_is_the_soft_gates():
     soft, hard = make("hybrid", lively=True), make("hybrid-hard", lively=True)
-    x = some_state("hybrid")
-    probe = torch.randn(2, 5, N, N, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    x, probe = some_state("hybrid"), normal(2, 5, N, N, seed=5)
     for residual in (soft, hard):
         (residual.coefficients(x).mix * probe).sum().backward()
     for p, q in zip(soft.generator.parameters(), hard.generator.parameters(), strict=True):
@@ -318,7 +270,7 @@ def test_a_linear_gate_learns_and_leaves_the_rest_of_the_generator_where_it_was(
     assert_close(last.bias[-N:].norm(), torch.ones((), dtype=torch.float64), rtol=0, atol=1e-6)  # k
     assert (last.weight.abs().amax(-1) > 0).all()
     assert_close(published.coefficients(x).gate, ours.coefficients(x).gate, **CLOSE)
-    published(x, sublayer()).square().sum().backward()
+    published(x, sublayer(WIDTH)).square().sum().backward()
     assert all(p.grad.abs().min() > 0 for p in published.gate_head.parameters())
     assert all(p.grad.abs().max() > 0 for p in published.generator.parameters())
 
@@ -344,7 +296,7 @@ def test_separate_nets_are_one_net_whose_last_layer_is_block_diagonal(name, opti
     weights = separate.state_dict()
     weights["generator.1.weight"] = torch.block_diag(*weights["generator.1.weight"].split(sizes))
     one.load_state_dict(weights)
-    x, mix = some_state(name), sublayer()
+    x, mix = some_state(name), sublayer(WIDTH)
     assert_close(separate(x, mix), one(x, mix), **CLOSE)
     assert (separate(x, torch.zeros_like) - x).abs().max() > 0.1
 
@@ -355,34 +307,22 @@ def test_separate_nets_start_as_one_net_does(start):
                      for nets in ("one", "separate"))
     for part in separate.generator[0].down, separate.generator[1]:
         assert part.weight[:-1].std().item() == pytest.approx(0.02, rel=0.2)
-    x = torch.randn(1, 3, 128, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    x = normal(1, 3, 128)
     close = dict(rtol=0, atol=1e-2)
     assert_close(angle(separate.coefficients(x).rotation), angle(one.coefficients(x).rotation),
                  **close)
     assert_close(separate.coefficients(x).gate, one.coefficients(x).gate, **CLOSE)
 
 
-# ---------------------------------------------------------------- a trunk as wide as the streams
+# ---------------------------------------------------------------- the penalty
 
-def test_a_split_stream_takes_and_gives_all_streams():
-    residual, x = make("stream", lively=True, ends="split"), some_state("stream")
-    flat = x.flatten(-2)
-    assert residual.outer == N * WIDTH and torch.equal(residual.expand(flat), x)
-    assert torch.equal(residual.reduce(x), flat)
-    assert_close(residual(x, sublayer()), make("stream", lively=True)(x, sublayer()), **CLOSE)
-
-
-# ---------------------------------------------------------------- training
-
-
-@pytest.mark.parametrize("name", ["hybrid", "hybrid-hard", "stream"])
+@pytest.mark.parametrize("name", ["hybrid", "hybrid-hard", "stream", "mixer"])
 def test_the_penalty_is_the_mean_of_4_gate_1_minus_gate(name):
-    residual, mix, x = make(name, penalty=0.3, gate_bias=0.4), sublayer(), some_state(name)
+    residual, x = make(name, penalty=0.3, gate_bias=0.4), some_state(name)
     with collect_penalties() as penalties:
-        residual(x, mix)
+        residual(x, torch.tanh)
     gate = residual.coefficients(x).gate
-    assert len(penalties) == 1
-    assert_close(penalties[0], 0.3 * (4 * gate * (1 - gate)).mean(), **CLOSE)
+    assert_close(penalties, [0.3 * (4 * gate * (1 - gate)).mean()], **CLOSE)
 
 
 @pytest.mark.parametrize("name, options", [("cayley", {}), ("geodesic", {}), ("exact", {}),
@@ -390,13 +330,5 @@ def test_the_penalty_is_the_mean_of_4_gate_1_minus_gate(name):
                                            ("hybrid", {"penalty": 0.0})])
 def test_no_gate_or_no_weight_no_penalty(name, options):
     with collect_penalties() as penalties:
-        transformer(name, **options)(vectors())
+        make(name, **options)(some_state(name), torch.tanh)
     assert penalties == []
-
-
-# ---------------------------------------------------------------- the size of the matched model
-
-def test_the_fused_generator_s_blocks_are_within_one_percent_of_the_published_ones():
-    config = TransformerConfig.benchmark(width=128, layers=6)
-    trunk = Transformer(config, "emhc-hybrid", pool="sequence", hidden_ratio=1)
-    assert abs(sum(p.numel() for p in trunk.layers.parameters()) / 1_779_240 - 1) < 0.01

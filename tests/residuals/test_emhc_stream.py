@@ -4,15 +4,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from shared import CLOSE, normal
 from torch import nn
 from torch.testing import assert_close
 
-from geolab.penalties import collect_penalties
 from geolab.probes.shortcut import shortcut_matrix
 from geolab.residuals import Mixer
 
 WIDTH, N, T = 6, 4, 3
-CLOSE = dict(rtol=1e-10, atol=1e-10)
 
 
 def make(lively=False, **options):
@@ -25,8 +24,7 @@ def make(lively=False, **options):
 
 
 def some_state(seed=0):
-    return torch.randn(2, T, N, WIDTH, dtype=torch.float64,
-                       generator=torch.Generator().manual_seed(seed))
+    return normal(2, T, N, WIDTH, seed=seed)
 
 
 def sublayer(x):
@@ -65,13 +63,6 @@ def test_forward_is_the_equation_written_out(options):
             assert_close(step[b, t], z + post.softmax(dim=0) @ y.expand(N, -1), **CLOSE)
 
 
-def test_a_split_state_is_all_that_the_trunk_holds():
-    residual, x = make(ends="split"), some_state()
-    flat = x.flatten(-2)
-    assert residual.outer == N * WIDTH and torch.equal(residual.expand(flat), x)
-    assert torch.equal(residual.reduce(x), flat)
-
-
 @given(seed=st.integers(0, 2**31), scale=st.floats(1e-2, 30))
 def test_the_smallest_singular_value_is_the_distance_of_the_gate_from_one_half(seed, scale):
     found = make(lively=True).coefficients(scale * some_state(seed))
@@ -85,12 +76,3 @@ def test_it_starts_near_the_identity_or_as_published_where_it_is_singular():
                  torch.full((2, T), 1 / (1 + math.exp(-3)), dtype=torch.float64), rtol=0, atol=1e-6)
     published = make(start="published").coefficients(some_state())
     assert torch.linalg.svdvals(published.shortcut)[..., -1].max() < 0.02
-
-
-def test_a_penalty_is_the_mean_of_4_gate_1_minus_gate():
-    residual, x = make(penalty=0.3, gate_bias=0.4), some_state()
-    with collect_penalties() as penalties:
-        residual(x, sublayer)
-    gate = residual.coefficients(x).gate
-    assert len(penalties) == 1
-    assert_close(penalties[0], 0.3 * (4 * gate * (1 - gate)).mean(), **CLOSE)

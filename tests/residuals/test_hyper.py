@@ -3,10 +3,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from shared import CLOSE, STREAMS, WIDTH, networks, shaken, sublayer, vectors
+from shared import CLOSE, STREAMS, WIDTH, shaken, sublayer, vectors
 from torch.testing import assert_close
 
-from geolab.probes import states
 from geolab.residuals import HyperConnections
 
 FORMS = [dict(dynamic=False), dict(tanh=True), dict(tanh=False)]
@@ -38,17 +37,9 @@ def test_forward_is_the_equation_written_out(options):
         assert_close(step[b, t], torch.from_numpy(by_hand(residual, x[b, t].numpy(), mix)), **CLOSE)
 
 
-@every_form
-@pytest.mark.parametrize("streams", [1, 2, 3, 4])
-def test_step_zero_is_the_plain_network(options, streams):
-    network, plain = networks("hyper", streams=streams, **options)
-    x = vectors(2, 5, WIDTH)
-    for wide, single in zip(states(network, network.layers, x), states(plain, plain.layers, x),
-                            strict=True):
-        assert_close(wide, single.unsqueeze(-2).expand_as(wide), **CLOSE)
-    assert_close(network.layers[-1].residual.reduce(wide), streams * single, **CLOSE)
-    # a sum, not a mean: the last norm's eps weighs less
-    assert_close(network(x), plain(x), rtol=1e-2, atol=0)
+def test_the_streams_leave_as_their_sum():
+    x = vectors(2, 5, STREAMS, WIDTH)
+    assert_close(HyperConnections(WIDTH).reduce(x), x.sum(-2), **CLOSE)
 
 
 @pytest.mark.parametrize("index", range(6))

@@ -1,16 +1,13 @@
 import numpy as np
 import pytest
 import torch
-from shared import CLOSE, STREAMS, WIDTH, networks, shaken, sublayer, vectors
+from shared import CLOSE, STREAMS, WIDTH, shaken, sublayer, vectors
 from torch.testing import assert_close
 
-from geolab.probes import states
 from geolab.residuals import JPmHC, make_residual
 from geolab.residuals.mixing import mixes
 
-ENTRY = dict(rtol=0, atol=1e-5)  # the entry's mean is 1 to float32 rounding
 every_retraction = pytest.mark.parametrize("retraction", ["iterated", "exact"])
-every_end = pytest.mark.parametrize("ends", ["scaled", "copied"])
 
 
 def softmax(x, axis):
@@ -55,17 +52,6 @@ def test_forward_is_the_equation_written_out(options):
 
 
 @every_retraction
-@every_end
-def test_step_zero_is_the_plain_network(ends, retraction):
-    network, plain = networks("jpmhc", ends=ends, retraction=retraction)
-    x = vectors(2, 5, WIDTH)
-    for wide, single in zip(states(network, network.layers, x), states(plain, plain.layers, x),
-                            strict=True):
-        assert_close(wide.mean(-2), single, **ENTRY)
-    assert_close(network(x), plain(x), **ENTRY)
-
-
-@every_retraction
 def test_coefficients_at_step_zero(retraction):
     residual = JPmHC(WIDTH, retraction=retraction)
     read, write, mix = residual.coefficients(torch.randn(2, 3, STREAMS, WIDTH))
@@ -74,33 +60,12 @@ def test_coefficients_at_step_zero(retraction):
     assert_close(mix, torch.eye(STREAMS).expand(2, 3, -1, -1), rtol=0, atol=0)
 
 
-def test_only_the_first_and_the_last_residual_have_ends():
-    network, _ = networks("jpmhc")
-    ends = [[name for name in ("entry", "exit") if hasattr(layer.residual, name)]
-            for layer in network.layers]
-    assert ends == [["entry"], [], [], ["exit"]]
-    alone = JPmHC(WIDTH).double()
-    x = vectors(2, 5, WIDTH)
+def test_an_entry_scales_copies_and_an_exit_sums_the_streams():
+    alone, x = shaken(JPmHC(WIDTH).double()), vectors(2, 5, WIDTH)
     assert_close(alone.expand(x), torch.stack([x * e for e in alone.entry()], dim=-2), **CLOSE)
     state = vectors(2, 5, STREAMS, WIDTH)
-    with torch.no_grad():
-        alone.exit().normal_()
     left = sum(state[..., i, :] * weight for i, weight in enumerate(alone.exit()))
     assert_close(alone.reduce(state), left, **CLOSE)
-
-
-def test_split_ends_take_and_give_all_streams():
-    residual, x = JPmHC(WIDTH, ends="split").double(), vectors(2, 5, STREAMS * WIDTH)
-    assert residual.outer == STREAMS * WIDTH and JPmHC(WIDTH).outer == WIDTH
-    assert torch.equal(residual.expand(x), x.unflatten(-1, (STREAMS, WIDTH)))
-    assert torch.equal(residual.reduce(residual.expand(x)), x)
-    assert not {"entry", "exit"} & dict(residual.named_children()).keys()
-
-
-def test_without_the_scale_and_the_norms_weights_only_the_generator_is_left():
-    residual = JPmHC(WIDTH, ends="split", norm="rms", write_scale=False)
-    assert [name for name, _ in residual.named_parameters()] == ["generate.weight",
-                                                                 "generate.bias"]
 
 
 # ---------------------------------------------------------------- another mix than the paper's

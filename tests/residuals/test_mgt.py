@@ -1,20 +1,16 @@
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from shared import shaken
+from shared import CLOSE, WIDTH, normal, shaken
 from torch import nn
 from torch.testing import assert_close
 
-from geolab.residuals import MGT, Additive
+from geolab.residuals import MGT
 
-WIDTH = 8
-CLOSE = dict(rtol=1e-10, atol=1e-10)
 ABLATIONS = {"standard": dict(gate=False, erase=False), "gate": dict(erase=False),
              "erase": dict(gate=False), "full": {}}
-every_ablation = pytest.mark.parametrize("ablation", ABLATIONS)
 
 
 def residual(width=WIDTH, **options):
@@ -25,11 +21,6 @@ def residual(width=WIDTH, **options):
 def sublayer(width=WIDTH):
     torch.manual_seed(4)
     return nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.Tanh()).double()
-
-
-def vectors(width=WIDTH, seed=0):
-    return torch.randn(2, 6, width, dtype=torch.float64,
-                       generator=torch.Generator().manual_seed(seed))
 
 
 def by_hand(r, x, h):
@@ -53,7 +44,7 @@ OTHER = {"beta_scale": 1.5, "beta_offset": 0.25, "beta_init": 0.5, "alpha_init":
     *((name, {}) for name in ABLATIONS),
     *((name, OTHER) for name, parts in ABLATIONS.items() if parts.get("erase", True))])
 def test_forward_is_the_algorithm_written_out(ablation, options):
-    r, mix, x = shaken(residual(**ABLATIONS[ablation], **options)), sublayer(), vectors()
+    r, mix, x = shaken(residual(**ABLATIONS[ablation], **options)), sublayer(), normal(2, 6, WIDTH)
     step, h = r(x, mix), mix(x).detach()
     for b, t in np.ndindex(2, 6):
         assert_close(step[b, t], torch.from_numpy(by_hand(r, x[b, t].numpy(), h[b, t].numpy())),
@@ -61,36 +52,28 @@ def test_forward_is_the_algorithm_written_out(ablation, options):
 
 
 @given(st.floats(0.1, 3), st.floats(-2, 2), st.floats(0.05, 0.95))
-def test_beta_stays_in_its_range_and_starts_where_it_is_told(scale, offset, share):
+def test_alpha_and_beta_start_where_they_are_told_and_beta_stays_in_its_range(scale, offset, share):
     start = offset - scale + 2 * scale * share
-    r = residual(beta_scale=scale, beta_offset=offset, beta_init=start)
-    assert_close(r.coefficients(vectors())[1],
-                 torch.full((2, 6, WIDTH), start, dtype=torch.float64), rtol=1e-5, atol=1e-5)
-    beta = shaken(r).coefficients(10 * vectors())[1]
+    r = residual(beta_scale=scale, beta_offset=offset, beta_init=start, alpha_init=share)
+    x = normal(2, 6, WIDTH)
+    _, beta, alpha = r.coefficients(x)
+    assert_close(beta, torch.full_like(x, start), rtol=1e-5, atol=1e-5)
+    assert alpha.item() == pytest.approx(share)
+    beta = shaken(r).coefficients(10 * x)[1]
     assert (beta >= offset - scale).all() and (beta <= offset + scale).all() and beta.std() > 0
 
 
 # ---------------------------------------------------------------- step 0
-
-@pytest.mark.parametrize("ablation", ["standard", "erase"])
-def test_without_the_gate_step_0_is_the_plain_block(ablation):
-    x, mix = vectors(), sublayer()
-    assert_close(residual(**ABLATIONS[ablation])(x, mix), Additive(WIDTH)(x, mix), **CLOSE)
-
 
 @pytest.mark.parametrize("ablation", ["gate", "full"])
 def test_with_the_gate_step_0_is_the_plain_block_with_its_update_scaled_by_085(ablation):
     # G = σ(2 + z) with z of variance 1: mean 0.85, standard deviation 0.12; no feature of the
     # update changes its sign
     width = 256
-    x, mix = vectors(width), sublayer(width)
+    x, mix = normal(2, 6, width), sublayer(width)
     change = (residual(width, **ABLATIONS[ablation])(x, mix) - x) / mix(x)
     assert_close(change, residual(width, **ABLATIONS[ablation]).coefficients(x)[0], rtol=0,
                  atol=1e-9)
     assert change.mean().item() == pytest.approx(0.85, abs=0.01)
     assert change.std().item() == pytest.approx(0.12, abs=0.01)
     assert change.min() > 0 and change.max() < 1
-
-
-def test_neither_gate_nor_erasure_has_parameters_of_its_own():
-    assert not list(residual(gate=False, erase=False).parameters())

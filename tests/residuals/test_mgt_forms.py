@@ -1,6 +1,6 @@
 """The residuals that MGT's paper speaks of, and the baseline of its gate."""
 
-import torch
+from shared import CLOSE, WIDTH, normal, shaken, sublayer
 from torch.testing import assert_close
 
 from geolab.operators import unit_direction
@@ -8,40 +8,19 @@ from geolab.residuals import MGT, MHC
 from geolab.residuals.layer_scale import LayerScale
 from geolab.residuals.mgt_forms import MHCDelta, Projected, TokenRate
 
-WIDTH, CLOSE = 8, dict(rtol=0, atol=1e-12)
-
 
 def some_state(*streams):
-    return torch.randn(2, 5, *streams, WIDTH, dtype=torch.float64)
+    return normal(2, 5, *streams, WIDTH)
 
 
-def sublayer():
-    weight = torch.randn(WIDTH, WIDTH, dtype=torch.float64)
-    return lambda x: torch.tanh(x @ weight)
-
-
-def shaken(residual):
-    """With weights unlike those at the start."""
-    residual = residual.double()
-    with torch.no_grad():
-        for p in residual.parameters():
-            p.add_(0.3 * torch.randn_like(p))
-    return residual
-
-
-def test_layer_scale_is_the_additive_residual_at_scale_one():
-    x, f = some_state(), sublayer()
-    assert torch.equal(LayerScale(WIDTH, start=1.0).double()(x, f), x + f(x))
-    assert_close(LayerScale(WIDTH).double()(x, f), x + 0.1 * f(x), rtol=0, atol=1e-8)
-
-
-def test_layer_scale_has_a_number_per_feature():
-    x, f, residual = some_state(), sublayer(), shaken(LayerScale(WIDTH))
-    assert_close(residual(x, f), x + f(x) @ residual.scale.diag(), **CLOSE)
+def test_layer_scale_has_a_number_per_feature_which_starts_at_a_tenth():
+    x, f, residual = some_state(), sublayer(), LayerScale(WIDTH).double()
+    assert_close(residual(x, f), x + 0.1 * f(x), rtol=0, atol=1e-8)
+    assert_close(shaken(residual)(x, f), x + f(x) @ residual.scale.diag(), **CLOSE)
 
 
 def test_a_token_rate_is_one_number_per_token_and_the_mean_of_mgts():
-    x, ours, whole = some_state(), shaken(TokenRate(WIDTH)), MGT(WIDTH).double()
+    x, ours, whole = some_state(), shaken(TokenRate(WIDTH).double()), MGT(WIDTH).double()
     whole.load_state_dict(ours.state_dict())
     beta = ours.coefficients(x).beta
     assert (beta == beta[..., :1]).all() and beta.shape == x.shape
@@ -63,7 +42,7 @@ def test_projected_at_its_start_and_without_a_gate_is_the_papers_equation():
 
 
 def test_projected_erases_along_what_it_writes_alone():
-    x, f, residual = some_state(), sublayer(), shaken(Projected(WIDTH))
+    x, f, residual = some_state(), sublayer(), shaken(Projected(WIDTH).double())
     gate, beta, alpha = residual.coefficients(x)
     v = gate * f(x)
     erased = v - (residual(x, f) - x) / beta
@@ -72,7 +51,7 @@ def test_projected_erases_along_what_it_writes_alone():
 
 
 def test_a_delta_write_changes_each_mixed_stream_along_one_direction():
-    state, f, residual = some_state(4), sublayer(), shaken(MHCDelta(WIDTH))
+    state, f, residual = some_state(4), sublayer(), shaken(MHCDelta(WIDTH).double())
     read, _, mix = MHC.coefficients(residual, state)
     mixed = mix @ state
     moved = residual(state, f) - mixed
@@ -90,13 +69,16 @@ def test_on_copies_it_starts_as_the_delta_residual():
 
 
 def test_its_rate_adds_mhcs_write_to_deltas_logit():
-    state, f, residual = some_state(4), sublayer(), shaken(MHCDelta(WIDTH))
+    state, f, residual = some_state(4), sublayer(), shaken(MHCDelta(WIDTH).double())
     read, write, mix = MHC.coefficients(residual, state)
     x = (read.unsqueeze(-1) * state).sum(-2)
     k, v, beta = residual.delta.coefficients(x, f)
     logit = (beta / (2 - beta)).log().unsqueeze(-1) + (write / (2 - write)).log()
-    rate, mixed = 2 / (1 + (-logit).exp()), mix @ state
+    rate, mixed, step = 2 / (1 + (-logit).exp()), mix @ state, residual(state, f)
     for i in range(4):
         expected = v - (k * mixed[..., i, :]).sum(-1)
-        assert_close(residual(state, f)[..., i, :],
+        assert_close(step[..., i, :],
                      mixed[..., i, :] + (rate[..., i] * expected).unsqueeze(-1) * k, **CLOSE)
+    shortcut = residual.coefficients(state, f).shortcut @ state.flatten(-2).unsqueeze(-1)
+    write = (rate * v.unsqueeze(-1)).unsqueeze(-1) * k.unsqueeze(-2)
+    assert_close(step, shortcut.view_as(step) + write, **CLOSE)

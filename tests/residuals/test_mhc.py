@@ -3,17 +3,15 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from shared import CLOSE, STREAMS, WIDTH, networks, shaken, stack, sublayer, vectors
+from shared import CLOSE, STREAMS, WIDTH, shaken, stack, sublayer, vectors
 from torch.testing import assert_close
 
-from geolab.probes import states
 from geolab.residuals import MHC, GatedStreams, SinglePass
 from geolab.residuals.constrained import MAPS
 from geolab.residuals.mixing import mixes
 
 BIASES = dict(rtol=0, atol=1e-6)  # the initial biases are float32 numbers
 every_order = pytest.mark.parametrize("order", ["column-row", "row-column"])
-every_readout = pytest.mark.parametrize("readout", ["mean", "learned"])
 
 
 def sigmoid(x):
@@ -44,18 +42,6 @@ def test_forward_is_the_equation_written_out(streams, iterations, order):
     step = residual(x, mix)
     for b, t in np.ndindex(2, 5):
         assert_close(step[b, t], torch.from_numpy(by_hand(residual, x[b, t].numpy(), mix)), **CLOSE)
-
-
-@every_readout
-@pytest.mark.parametrize("streams", [2, 4])
-def test_step_zero_is_the_plain_network(readout, streams):
-    network, plain = networks("mhc", streams=streams, readout=readout)
-    x = vectors(2, 5, WIDTH)
-    for wide, single in zip(states(network, network.layers, x), states(plain, plain.layers, x),
-                            strict=True):
-        assert_close(wide, single.unsqueeze(-2).expand_as(wide), **BIASES)
-    # the last norm divides by a number below 1
-    assert_close(network(x), plain(x), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("index", range(5))
@@ -96,17 +82,12 @@ def test_a_map_that_is_taken_away_is_its_default_and_the_others_stay(without):
 
 def test_without_any_map_each_stream_gains_what_the_mean_of_all_gives():
     residual, mix, x = MHC(WIDTH, without=MAPS).double(), sublayer(), vectors(2, 5, STREAMS, WIDTH)
-    assert not list(residual.parameters())
     assert_close(residual(x, mix), x + mix(x.mean(-2)).unsqueeze(-2), **CLOSE)
-    network, plain = networks("mhc", without=MAPS)
-    assert_close(network(vectors(2, 5, WIDTH)), plain(vectors(2, 5, WIDTH)), **CLOSE)
 
 
-def test_the_learned_readout_is_in_the_last_residual_alone_and_is_the_equation():
-    network, _ = networks("mhc", readout="learned")
-    has_head = [hasattr(layer.residual, "head") for layer in network.layers]
-    assert has_head == [False, False, False, True]
-    residual, x = shaken(network.layers[-1].residual), vectors(2, 5, STREAMS, WIDTH)
+def test_the_learned_readout_is_the_equation():
+    residual = shaken(MHC(WIDTH, 3, 4, readout="learned").double())
+    x = vectors(2, 5, STREAMS, WIDTH)
     w = {name: p.detach().numpy() for name, p in residual.named_parameters()}
     for b, t in np.ndindex(2, 5):
         flat = x[b, t].numpy().reshape(-1)
@@ -171,11 +152,6 @@ def test_a_single_pass_reads_with_the_weights_of_the_sublayer_before():
     for residual in made:
         state = residual(state, mix)
     assert_close(made[-1].reduce(state), left, **CLOSE)
-
-
-def test_step_zero_of_a_single_pass_is_the_plain_network():
-    network, plain = networks("single-pass")
-    assert_close(network(vectors(2, 5, WIDTH)), plain(vectors(2, 5, WIDTH)), rtol=0, atol=1e-5)
 
 
 def test_gated_streams_are_the_equation_written_out():

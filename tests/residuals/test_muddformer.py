@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from geolab.models import Transformer, TransformerConfig
 from geolab.probes import depth_weights
-from geolab.residuals import Normed, make_residual
+from geolab.residuals import Normed
 
 COUNT = 6
 
@@ -83,15 +83,10 @@ def test_the_values_alone_can_read_the_embedding():
     assert_close(mix[..., 2, :], torch.tensor([0.0, 1, 0]).double().expand(2, 4, 3), **CLOSE)
 
 
-def test_what_has_no_meaning_is_refused():
-    for options, message in (({"ways": 2}, "^ways must be one of 1, 4, got 2"),
-                             ({"block": 0}, "^block must be at least 1, got 0")):
-        with pytest.raises(ValueError, match=message):
-            make_residual("muddformer", WIDTH, **options)
-    residual = make_residual("muddformer", WIDTH, 2, COUNT, ways=4)
+def test_four_ways_need_a_sublayer_that_takes_them_and_one_probe_refuses_them():
+    residual = stack("muddformer", WIDTH, COUNT, ways=4)[2]
     with pytest.raises(ValueError, match="^ways must be 1 around a sublayer that takes one input"):
         residual(normal(2, 3, 4, WIDTH, dtype=torch.float32), torch.tanh)
     config = TransformerConfig(width=WIDTH, layers=2, heads=2, hidden=12)
     with pytest.raises(ValueError, match="^ways must be 1 "):
-        depth_weights(Transformer(config, "muddformer", ways=4), normal(
-            2, 4, WIDTH, dtype=torch.float32))
+        depth_weights(Transformer(config, "muddformer", ways=4).double(), normal(2, 4, WIDTH))

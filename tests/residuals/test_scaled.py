@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from shared import CLOSE, WIDTH, normal, shaken, sublayer
 from torch.testing import assert_close
 
-from geolab.residuals import Additive, NormPreserving, Scaled, make_residual
+from geolab.models import Transformer, TransformerConfig
+from geolab.residuals import NormPreserving, Scaled, make_residual
 from geolab.residuals.scaled import LEARNED
 
 
@@ -22,11 +23,6 @@ def test_what_isn_t_learned_is_a_constant(learned):
                   for name, constant in zip(LEARNED, (0.9, 0, 0.3, 0), strict=True))
     x, f = normal(2, 3, WIDTH), sublayer()
     assert_close(residual(x, f), s * (x + c) + t * (f(x) + d), **CLOSE)
-
-
-def test_the_default_starts_as_the_plain_residual():
-    x, f = normal(2, 3, WIDTH), sublayer()
-    assert torch.equal(Scaled(WIDTH).double()(x, f), Additive(WIDTH)(x, f))
 
 
 @pytest.mark.parametrize("options", [{"share": "depth"}, *(
@@ -50,14 +46,33 @@ def test_by_depth_the_state_is_the_plain_sum_over_the_root_of_its_summands():
         assert_close(ours * (index + 2) ** 0.5, plain, **CLOSE)
 
 
-@pytest.mark.parametrize("make, message", [
-    (lambda: Scaled(8, learned=("scale",)), "learned must be one of 'state'.*got 'scale'"),
-    (lambda: Scaled(8, learned="state"), "learned must be one of 'state'.*got 's'"),
-    (lambda: Scaled(8, update=float("nan")), "update must be a finite number, got nan"),
-    (lambda: NormPreserving(8, share="half"), "share must be one of .*'depth', got 'half'"),
-    (lambda: NormPreserving(8, temperature=0), "temperature must be positive, got 0"),
-    (lambda: NormPreserving(8, floor=2), "floor must be from 0 to 1, got 2"),
-    (lambda: NormPreserving(8, eps=-1), "eps must be at least 0, got -1")])
-def test_a_wrong_option_is_refused_by_name(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+def test_rezero_starts_as_the_identity_and_each_number_scales_a_sublayer():
+    f, x = sublayer(), normal(2, 3, WIDTH)
+    residual = make_residual("rezero", WIDTH).double()
+    assert torch.equal(residual(x, f), x)
+    assert_close(shaken(residual)(x, f), x + residual.alpha.item() * f(x), **CLOSE)
+
+
+@pytest.mark.parametrize("count", [1, 2, 12])
+def test_deepnorm_s_alpha_is_that_of_the_paper(count):
+    """(2N)^(1/4) for N layers of two sublayers."""
+    residual, x = make_residual("deepnorm", WIDTH, 0, count), normal(2, 3, WIDTH)
+    assert_close(residual(x, torch.tanh), count ** 0.25 * x + x.tanh(), **CLOSE)
+
+
+def test_deepnorm_is_complete_where_the_backbone_puts_its_norm_after_the_sum():
+    config = TransformerConfig.benchmark(WIDTH, 2, heads=2, max_length=8, norm_at="post")
+    torch.manual_seed(0)
+    trunk, x = Transformer(config, "deepnorm").double(), normal(2, 5, WIDTH)
+    state = x + trunk.position[:, :5]
+    for layer in trunk.layers:
+        state = layer.norm(4 ** 0.25 * state + layer.mix(state))
+    assert_close(trunk(x), state, **CLOSE)
+
+
+def test_laurel_adds_a_matrix_of_low_rank_to_the_shortcut():
+    f, x = sublayer(), normal(2, 3, WIDTH)
+    residual = shaken(make_residual("laurel", WIDTH, rank=2).double())
+    A, B, alpha = residual.down.weight, residual.up.weight, residual.alpha.item()
+    assert_close(residual(x, f), alpha * f(x) + x @ (torch.eye(WIDTH) + B @ A).T, **CLOSE)
+    assert torch.linalg.matrix_rank(B @ A) == 2
