@@ -251,6 +251,14 @@ def test_autocast_changes_nothing(name, dtype):
         assert ours.dtype == theirs.dtype and torch.equal(ours, theirs)
 
 
+@every_example
+def test_recomputed_it_has_the_same_gradients(name):
+    inputs = given(name, EXAMPLES[name].streams[-1])
+    wanted = with_gradients(operator(name), inputs, seed=7)
+    got = with_gradients(lambda *x: operators.recomputed(operator(name), *x), inputs, seed=7)
+    assert all(map(torch.equal, got, wanted))
+
+
 # ---------------------------------------------------------------- derivatives
 
 def differentiable(name):
