@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -303,23 +304,25 @@ def with_residual(residual, **options):
 
 
 @pytest.mark.parametrize("first, change, message", [
-    ({}, {"seed": 6}, "its seed is 5, asked for 6"),
-    ({}, {"budget": replace(BUDGET, lr=0.5)}, "its budget.lr is 0.01, asked for 0.5"),
-    ({}, {"task": replace(TASK, train=31)}, "its task.train is 32, asked for 31"),
-    ({}, {"network": nn.Linear(4, 4)}, "its model is Sequential, asked for Linear"),
-    ({"task": Plain(32)}, {"task": Plain(31)}, "its task.train is 32, asked for 31"),
-    ({"task": Plain(32)}, {}, "its task is Plain, asked for Negation"),
+    (dict, partial(dict, seed=6), "its seed is 5, asked for 6"),
+    (dict, partial(dict, budget=replace(BUDGET, lr=0.5)), "its budget.lr is 0.01, asked for 0.5"),
+    (dict, partial(dict, task=replace(TASK, train=31)), "its task.train is 32, asked for 31"),
+    (dict, lambda: dict(network=nn.Linear(4, 4)), "its model is Sequential, asked for Linear"),
+    (partial(dict, task=Plain(32)), partial(dict, task=Plain(31)),
+     "its task.train is 32, asked for 31"),
+    (partial(dict, task=Plain(32)), dict, "its task is Plain, asked for Negation"),
     # models of the same shapes
-    *((with_residual(residual, **{option: one}), with_residual(residual, **{option: other}),
+    *((partial(with_residual, residual, **{option: one}),
+       partial(with_residual, residual, **{option: other}),
        rf"its model\.trunk\.layers\.0\.residual\..*{option}.*{one}.*, asked for .*{other}")
       for residual, option, one, other in (
           ("delta", "value", "sigmoid", "sigmoid4"), ("mhc", "iterations", 20, 10))),
 ])
 def test_a_checkpoint_of_another_run_is_refused(tmp_path, first, change, message):
     path = tmp_path / "run.pt"
-    train(**first, checkpoint=path)
+    train(**first(), checkpoint=path)
     with pytest.raises(ValueError, match=f"checkpoint .*run.pt is of another run: {message}"):
-        train(**change, checkpoint=path)
+        train(**change(), checkpoint=path)
 
 
 # ---------------------------------------------------------------- numbers that are not finite
