@@ -24,6 +24,10 @@ def batch(seed=1, *shape):
                        generator=torch.Generator().manual_seed(seed))
 
 
+def rectify():
+    return Diagram((torch.relu,), (torch.abs,))
+
+
 @given(SEED)
 def test_maps_are_applied_left_to_right(seed):
     (a, b), functions = maps(2, seed=seed)
@@ -41,10 +45,9 @@ def test_a_mismatch_of_two_paths_is_their_mean_squared_difference(seed):
 
 
 def test_it_is_zero_exactly_where_the_paths_agree():
-    rectify = Diagram((torch.relu,), (torch.abs,))
     identity = Diagram((torch.exp,), (torch.exp,), (torch.exp,))
-    assert rectify.mismatch(torch.tensor([0.0, 2.0])) == 0
-    assert rectify.mismatch(torch.tensor([0.0, -1e-3])) > 0
+    assert rectify().mismatch(torch.tensor([0.0, 2.0])) == 0
+    assert rectify().mismatch(torch.tensor([0.0, -1e-3])) > 0
     assert identity.mismatch(batch()) == 0
 
 
@@ -84,9 +87,6 @@ def test_a_group_is_the_diagram_that_reads_its_positions(seed):
     assert_close(agreement(h, triples()), expected, rtol=1e-10, atol=0)
 
 
-RECTIFY = Diagram((torch.relu,), (torch.abs,))
-
-
 @pytest.mark.parametrize("call, error, message", [
     *((lambda groups=groups: agreement(batch(0, 16, 3), groups), ValueError,
        f"two or more members, got {shape}") for groups, shape in (
@@ -95,7 +95,7 @@ RECTIFY = Diagram((torch.relu,), (torch.abs,))
      "the paths of cut must end in one shape, got (5, 3) by path 0 and (5, 2) by path 1"),
     (lambda: Diagram((torch.relu,)), ValueError, "two or more paths, got 1"),
     (lambda: Diagram(torch.relu, (torch.abs,)), TypeError, "f is the path (f,)"),
-    (lambda: diagrammatic_loss([RECTIFY, RECTIFY], batch(), [1.0]), ValueError,
+    (lambda: diagrammatic_loss([rectify(), rectify()], batch(), [1.0]), ValueError,
      "got 1 for 2 diagrams"),
     (lambda: diagrammatic_loss([], batch()), ValueError, "got 0 for 0 diagrams"),
 ])
