@@ -24,6 +24,10 @@ def batch(seed=1, *shape):
                        generator=torch.Generator().manual_seed(seed))
 
 
+def rectify():
+    return Diagram((torch.relu,), (torch.abs,))
+
+
 @given(SEED)
 def test_maps_are_applied_left_to_right(seed):
     (a, b), functions = maps(2, seed=seed)
@@ -41,18 +45,17 @@ def test_a_mismatch_of_two_paths_is_their_mean_squared_difference(seed):
 
 
 def test_it_is_zero_exactly_where_the_paths_agree():
-    rectify = Diagram((torch.relu,), (torch.abs,))
     identity = Diagram((torch.exp,), (torch.exp,), (torch.exp,))
-    assert rectify.mismatch(torch.tensor([0.0, 2.0])) == 0
-    assert rectify.mismatch(torch.tensor([0.0, -1e-3])) > 0
+    assert rectify().mismatch(torch.tensor([0.0, 2.0])) == 0
+    assert rectify().mismatch(torch.tensor([0.0, -1e-3])) > 0
     assert identity.mismatch(batch()) == 0
 
 
-def test_a_triangle_is_closed_by_the_composite():
-    (a, b), (f, g) = maps(2)
+def test_a_triangle_and_a_square_are_their_two_paths():
+    (a, b, c, d), functions = maps(4)
     x = batch()
-    assert triangle(f, g, lambda x: x @ (a @ b)).mismatch(x) < 1e-28
-    assert_close(triangle(f, g, f).mismatch(x), (x @ a @ b - x @ a).square().mean())
+    for diagram, last in ((triangle(*functions[:3]), x @ c), (square(*functions), x @ c @ d)):
+        assert_close(diagram.ends(x), (x @ a @ b, last))
 
 
 def test_a_flow_that_is_a_semigroup_closes_at_all_times_and_one_that_is_not_does_not():
@@ -73,46 +76,29 @@ def test_weights_scale_the_diagrams():
                  + 3 * second.mismatch(x))
 
 
-class TestAgreement:
-    @given(SEED)
-    def test_a_group_is_the_diagram_that_reads_its_positions(self, seed):
-        h = batch(seed, 2, 16, 3)
-        expected = 0
-        for group in triples().tolist():
-            reading = Diagram(*((lambda h, i=i: h[:, i],) for i in group))
-            # (m − 1)/2 of a mean over D features
-            expected += reading.mismatch(h) * (len(group) - 1) / 2 * 3
-        assert_close(agreement(h, triples()), expected, rtol=1e-10, atol=0)
+@given(SEED)
+def test_a_group_is_the_diagram_that_reads_its_positions(seed):
+    h = batch(seed, 2, 16, 3)
+    expected = 0
+    for group in triples().tolist():
+        reading = Diagram(*((lambda h, i=i: h[:, i],) for i in group))
+        # (m − 1)/2 of a mean over D features
+        expected += reading.mismatch(h) * (len(group) - 1) / 2 * 3
+    assert_close(agreement(h, triples()), expected, rtol=1e-10, atol=0)
 
 
-    def test_groups_that_compare_nothing_are_refused(self):
-        for groups, shape in ((torch.zeros(3, 1, dtype=torch.long), "(3, 1)"),
-                              (torch.arange(4), "(4,)")):
-            with pytest.raises(ValueError, match=re.escape(f"two or more members, got {shape}")):
-                agreement(batch(0, 16, 3), groups)
-
-
-def test_paths_that_end_in_different_shapes_are_refused():
-    diagram = Diagram((), (lambda x: x[:, :2],), name="cut")
-    message = "the paths of cut must end in one shape, got (5, 3) by path 0 and (5, 2) by path 1"
-    with pytest.raises(ValueError, match=re.escape(message)):
-        diagram.mismatch(batch())
-
-
-def test_what_is_no_diagram_is_refused():
-    with pytest.raises(ValueError, match="two or more paths, got 1"):
-        Diagram((torch.relu,))
-    with pytest.raises(TypeError, match=r"sequence of maps, got <built-in .*f is the path \(f,\)"):
-        Diagram(torch.relu, (torch.abs,))
-    diagram = Diagram((torch.relu,), (torch.abs,))
-    with pytest.raises(ValueError, match="weights must be .*, got 1 for 2 diagrams"):
-        diagrammatic_loss([diagram, diagram], batch(), [1.0])
-    with pytest.raises(ValueError, match="got 0 for 0 diagrams"):
-        diagrammatic_loss([], batch())
-
-
-def test_a_square_has_the_two_paths_around_it():
-    (a, b, c, d), functions = maps(4)
-    x = batch()
-    for got, wanted in zip(square(*functions).ends(x), (x @ a @ b, x @ c @ d), strict=True):
-        assert_close(got, wanted)
+@pytest.mark.parametrize("call, error, message", [
+    *((lambda groups=groups: agreement(batch(0, 16, 3), groups), ValueError,
+       f"two or more members, got {shape}") for groups, shape in (
+           (torch.zeros(3, 1, dtype=torch.long), "(3, 1)"), (torch.arange(4), "(4,)"))),
+    (lambda: Diagram((), (lambda x: x[:, :2],), name="cut").mismatch(batch()), ValueError,
+     "the paths of cut must end in one shape, got (5, 3) by path 0 and (5, 2) by path 1"),
+    (lambda: Diagram((torch.relu,)), ValueError, "two or more paths, got 1"),
+    (lambda: Diagram(torch.relu, (torch.abs,)), TypeError, "f is the path (f,)"),
+    (lambda: diagrammatic_loss([rectify(), rectify()], batch(), [1.0]), ValueError,
+     "got 1 for 2 diagrams"),
+    (lambda: diagrammatic_loss([], batch()), ValueError, "got 0 for 0 diagrams"),
+])
+def test_what_is_no_diagram_is_refused(call, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        call()

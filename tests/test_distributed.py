@@ -240,25 +240,17 @@ def test_both_processes_know_the_same_numbers(found):
     assert found[0] == {**found[1], **own} and found[0]["world"] == 2
 
 
-@pytest.mark.parametrize("name", ENGINES)
-def test_two_processes_train_as_one(found, alone, name):
-    assert_close(found[0][name], alone, rel=1e-11)
+ALONE = {  # what two processes train -> the same for one
+    **dict.fromkeys((*ENGINES, *(f"{name}, from one" for name in RESUMED)), train),
+    **{f"shared {name}": lambda name=name: train(network=model(residual=name).double(),
+                                                 budget=SHORT) for name in sorted(REGISTRY)},
+    "lent": lambda: train(network=model(tied=True).double()),
+}
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY))
-def test_every_residual_is_shared_out_among_two(found, name):
-    alone = measured(train(network=model(residual=name).double(), budget=SHORT))
-    assert_close(found[0][f"shared {name}"], alone, rel=1e-11)
-
-
-def test_a_parameter_that_one_layer_lends_to_another_is_shared_out(found):
-    alone = measured(train(network=model(tied=True).double()))
-    assert_close(found[0]["lent"], alone, rel=1e-11)
-
-
-@pytest.mark.parametrize("name", RESUMED)
-def test_what_one_began_two_finish(found, alone, name):
-    assert_close(found[0][f"{name}, from one"], alone, rel=1e-11)
+@pytest.mark.parametrize("name", ALONE)
+def test_two_processes_train_as_one(found, name):
+    assert_close(found[0][name], measured(ALONE[name]()), rel=1e-11)
 
 
 @pytest.mark.parametrize("name", RESUMED)

@@ -13,6 +13,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from geolab.checkpoints import read, survey
+
 SIZES = dict(vocab_size=64, hidden_size=32, moe_intermediate_size=16, num_hidden_layers=4,
              num_attention_heads=2, head_dim=16, q_lora_rank=16, n_routed_experts=4,
              num_experts_per_tok=2, o_groups=2, o_lora_rank=8, index_n_heads=2, index_head_dim=16,
@@ -33,6 +35,15 @@ def tiny(transformers, tmp_path_factory):
               folder / "model.safetensors", {"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config.to_dict(), default=str))
     return SimpleNamespace(model=model, folder=folder, config=config.to_dict())
+
+
+@pytest.fixture(scope="session")
+def opened():
+    """`opened(address, **options of survey)`: the checkpoint that lies there."""
+    def quiet(line):
+        pass
+
+    return lambda address, **options: read(survey(address, tell=quiet, **options), tell=quiet)
 
 
 def published(name: str) -> str:

@@ -10,14 +10,6 @@ from geolab.checkpoints import read, survey
 from geolab.checkpoints.names import PARTS
 
 
-def quiet(line):
-    pass
-
-
-def opened(address, **options):
-    return read(survey(address, tell=quiet, **options), tell=quiet)
-
-
 @pytest.fixture
 def sharded(tiny, tmp_path):
     """The tiny model in three files, with an index; the second one holds no residual."""
@@ -58,8 +50,8 @@ def test_the_tensors_are_those_of_the_model(tiny, sharded, serve, kind, fn):
         address, _ = serve(folder, "redirect" if kind == "redirect" else "ranges")
         if kind == "url of a file":
             address += "model.safetensors?signature=1"
-    found = survey(address, fn=fn, tell=quiet)
-    first, again = read(found, tell=quiet), read(found, tell=quiet)
+    found = survey(address, fn=fn, tell=lambda line: None)
+    first, again = (read(found, tell=lambda line: None) for _ in range(2))
     assert same(first, tiny, fn) and same(again, tiny, fn) and first.bytes == again.bytes
 
 
@@ -82,12 +74,12 @@ def test_each_byte_is_counted_and_told_before_it_is_read(tiny, sharded, serve):
     assert len(lines) == 4  # config, index, headers, tensors
 
 
-def test_a_folder_and_a_server_cost_the_same_bytes(tiny, serve):
+def test_a_folder_and_a_server_cost_the_same_bytes(tiny, serve, opened):
     assert opened(tiny.folder).bytes == opened(serve(tiny.folder)[0]).bytes
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
-def test_any_floats_are_read_as_they_are(tiny, tmp_path, serve, dtype):
+def test_any_floats_are_read_as_they_are(tiny, tmp_path, serve, opened, dtype):
     weights = {name: weight.to(dtype) for name, weight
                in load_file(tiny.folder / "model.safetensors").items() if "hc_" in name}
     save_file(weights, tmp_path / "model.safetensors")
@@ -97,7 +89,7 @@ def test_any_floats_are_read_as_they_are(tiny, tmp_path, serve, dtype):
 
 
 def test_a_name_of_the_hub_is_read_at_its_commit_and_the_token_stays_there(
-        tiny, serve, tmp_path, monkeypatch):
+        tiny, serve, opened, tmp_path, monkeypatch):
     from huggingface_hub import constants
     commit = "0123456789abcdef" * 2 + "01234567"
     for path, text in (("api/models/a/b/revision/v1", json.dumps({"sha": commit})),

@@ -6,14 +6,14 @@ import json
 import pytest
 import torch
 
-from geolab.checkpoints import numbers, of_model, read, record, static_maps, store, survey
+from geolab.checkpoints import numbers, of_model, record, static_maps, store
 from geolab.checkpoints.__main__ import main
 from geolab.probes import composite_gain, stream_consensus
 
 
 @pytest.fixture
-def checkpoint(tiny):
-    return read(survey(tiny.folder, tell=lambda line: None), tell=lambda line: None)
+def checkpoint(tiny, opened):
+    return opened(tiny.folder)
 
 
 def test_the_numbers_are_the_probes(checkpoint):

@@ -58,7 +58,7 @@ def exact(p, slack=8):
 # ---------------------------------------------------------------- the matrix
 
 
-@pytest.mark.parametrize("form", ["dual", "log"])
+@every_form
 @given(cases(), dtypes)
 def test_sums_are_exact_where_normalised_last_and_bounded_elsewhere(form, case, dtype):
     logits, iterations, order = case
@@ -70,7 +70,7 @@ def test_sums_are_exact_where_normalised_last_and_bounded_elsewhere(form, case, 
     assert (p.sum(first) > 1 / n - slack).all() and (p.sum(first) < n + slack).all()
 
 
-@pytest.mark.parametrize("form", ["dual", "log"])
+@every_form
 @given(cases(), dtypes)
 def test_it_is_the_definition_in_logarithms_for_logits_of_any_size(form, case, dtype):
     # The relative error of exp(x) is the absolute error of x: the size of the logits times eps.
@@ -140,9 +140,6 @@ def test_the_gradient_is_that_of_the_plain_definition(scale, iterations, order):
     logits = scale * normal(3, 40, 4, 4)
     wanted = gradients(plain, logits, iterations, order)
     assert relative(gradients(sinkhorn, logits, iterations, order), wanted) < 1e-13
-    narrow = gradients(sinkhorn, logits.float(), iterations, order)
-    assert relative(narrow, gradients(plain, logits.float().double(), iterations, order)) < 1e-4
-    assert relative(torch.zeros_like(wanted), wanted) == 1  # a gradient of zeros must not pass
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -154,14 +151,6 @@ def test_the_gradient_at_large_logits_is_finite_and_right(dtype):
         got = gradients(sinkhorn, logits.to(dtype), 20, "column-row", form)
         assert got.isfinite().all()
         assert relative(got, wanted) < 1e4 * torch.finfo(dtype).eps
-
-
-@pytest.mark.parametrize("n", [1, 2, 4])
-@every_order
-@every_form
-def test_gradcheck(n, order, form):
-    assert torch.autograd.gradcheck(lambda x: sinkhorn(x, 6, order, form),
-                                    normal(2, n, n).requires_grad_())
 
 
 def test_the_backward_keeps_vectors_not_matrices():
@@ -183,3 +172,18 @@ def test_the_gradient_is_right_beside_the_cotangent_however_sharp_the_logits(spr
         found += torch.autograd.grad(sinkhorn(leaf), leaf, cotangent.to(dtype))
     errors = (found[0] - found[1]).norm(dim=(1, 2))
     assert (errors / cotangent.norm(dim=(1, 2))).max() < 3e-6
+
+
+# ---------------------------------------------------------------- the guard in Sinkhorn
+
+@pytest.mark.parametrize("size", [1.0, 10.0])
+def test_the_guarded_iteration_is_the_released_one_on_the_transpose(size):
+    logits, eps = size * normal(40, 4, 4), 1e-2
+    c = logits.mT.softmax(-1) + eps
+    c = c / (c.sum(-2, keepdim=True) + eps)
+    for _ in range(6):
+        c = c / (c.sum(-1, keepdim=True) + eps)
+        c = c / (c.sum(-2, keepdim=True) + eps)
+    assert_close(sinkhorn(logits, 7, eps=eps), c.mT, rtol=0, atol=1e-14)
+    assert_close(sinkhorn(logits.mT, 7, "row-column", eps=eps), c, rtol=0, atol=1e-14)
+    assert (sinkhorn(logits, 7) - c.mT).abs().max() > 1e-3

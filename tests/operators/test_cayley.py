@@ -82,13 +82,6 @@ def planes(draw, dtype=None, magnitude=scales, least=2):
 
 # ---------------------------------------------------------------- rank 2
 
-@given(planes())
-def test_rank2_is_orthogonal_to_rounding_at_any_magnitude(plane):
-    q = cayley_rank2(*plane)
-    assert q.dtype == plane[0].dtype and q.isfinite().all()
-    assert defect(q) < 64
-
-
 def condition(u, v):
     """1 / sin of the angle between u and v.
 
@@ -101,20 +94,28 @@ def condition(u, v):
     return math.sqrt(square / area) if area else math.inf
 
 
+def require_solved(u, v, beta):
+    """Orthogonal to rounding, and what solving the equation gives, wherever it is well posed."""
+    q = cayley_rank2(u, v, beta)
+    assert q.dtype == u.dtype and q.isfinite().all() and defect(q) < 64
+    for one, got in zip(zip(u[:3], v, beta), q.double()):
+        tolerance = 8 * len(got) * torch.finfo(u.dtype).eps * condition(*one[:2])
+        assert (got - rounded(solved_exactly(exact_generator(*one)))).abs().max() < tolerance
+
+
 @given(planes())
 def test_rank2_is_what_solving_gives_at_any_magnitude(plane):
-    u, v, beta = (t[:3] for t in plane)
-    for one, q in zip(zip(u, v, beta), cayley_rank2(u, v, beta).double()):
-        tolerance = 8 * len(q) * torch.finfo(u.dtype).eps * condition(*one[:2])
-        assert (q - rounded(solved_exactly(exact_generator(*one)))).abs().max() < tolerance
+    require_solved(*plane)
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5])
-@pytest.mark.parametrize("where", ["apart", "parallel", "u vanishes", "beta vanishes"])
+@pytest.mark.parametrize("where", ["apart", "parallel", "u vanishes", "beta vanishes",
+                                   "both vanish"])
 def test_rank2_gradients(n, where):
     u, v, beta = normal(3, n), normal(3, n, seed=1), normal(3, seed=2)
     v = 2 * u if where == "parallel" else v
-    u = 0 * u if where == "u vanishes" else u
+    u = 0 * u if where in ("u vanishes", "both vanish") else u
+    v = 0 * v if where == "both vanish" else v
     beta = 0 * beta if where == "beta vanishes" else beta
     assert gradcheck(cayley_rank2, [t.clone().requires_grad_() for t in (u, v, beta)])
 
@@ -128,17 +129,9 @@ def test_rank2_gradients_in_float32_are_those_of_float64(n, scale, seed):
     got = torch.autograd.grad(cayley_rank2(*leaves), leaves, cotangent.float())
     wide = [leaf.detach().double().requires_grad_() for leaf in leaves]
     wanted = torch.autograd.grad(by_solving(generator_matrix(*wide)), wide, cotangent)
-    for g, w in zip(got, wanted):
-        assert ((g.double() - w).norm() / w.norm()).item() < 1e-4
-
-
-@pytest.mark.parametrize("n", [3, 4])
-def test_all_gradients_vanish_where_both_vectors_do(n):
-    leaves = [torch.zeros(n, dtype=torch.float64, requires_grad=True) for _ in range(2)]
-    beta = torch.ones((), dtype=torch.float64, requires_grad=True)
-    gradients = torch.autograd.grad(cayley_rank2(*leaves, beta), [*leaves, beta], normal(n, n))
-    # zero, apart from the guard of a length
-    assert all((g.abs() < 1e-300).all() for g in gradients)
+    # for a scale of 30, the two terms of β's agree in their first three digits
+    for g, w, limit in zip(got, wanted, (1e-4, 1e-4, 1e-5)):
+        assert ((g.double() - w).norm() / w.norm()).item() < limit
 
 
 @pytest.mark.parametrize("n", [3, 4])
@@ -146,10 +139,8 @@ def test_all_gradients_vanish_where_both_vectors_do(n):
 def test_rank2_takes_leading_axes_and_a_number(n, lead):
     u, v, beta = normal(*lead, n), normal(*lead, n, seed=1), normal(*lead, seed=2)
     together = cayley_rank2(u, v, beta)
-    assert together.shape == (*lead, n, n)
-    for index in torch.cartesian_prod(*map(torch.arange, lead)).tolist() if len(lead) == 2 else []:
-        at = tuple(index)
-        assert_close(together[at], cayley_rank2(u[at], v[at], beta[at]), **CLOSE)
+    flat = cayley_rank2(u.view(-1, n), v.view(-1, n), beta.view(-1))
+    assert_close(together, flat.view(*lead, n, n), **CLOSE)
     full = torch.full(lead, 0.7, dtype=torch.float64)
     assert_close(cayley_rank2(u, v, 0.7), cayley_rank2(u, v, full), rtol=0, atol=0)
 
@@ -161,11 +152,7 @@ def test_a_short_vector_does_not_count_as_zero(n, dtype):
     # by about a right angle.
     u, w = normal(30, n, dtype=dtype), normal(30, n, seed=1, dtype=dtype)
     u, v, beta = 1e-5 * u, 1e5 * (3 * u + 1e-5 * w), torch.full((30,), 1e5, dtype=dtype)
-    q = cayley_rank2(u, v, beta)
-    assert defect(q) < 64
-    for one, got in zip(zip(u, v, beta), q.double()):
-        tolerance = 8 * n * torch.finfo(dtype).eps * condition(*one[:2])
-        assert (got - rounded(solved_exactly(exact_generator(*one)))).abs().max() < tolerance
+    require_solved(u, v, beta)
 
 
 # ---------------------------------------------------------------- any skew 4 × 4 matrix
@@ -187,27 +174,22 @@ def test_skew_is_skew_and_doubles_what_is(w):
     assert_close(skew(w), 2 * w, rtol=0, atol=0)
 
 
-@given(skews())
-def test_skew4_is_a_rotation_to_rounding_at_any_magnitude(w):
-    q = cayley_skew4(w)
-    eps = torch.finfo(w.dtype).eps
-    assert q.isfinite().all() and defect(q) < 32
-    assert_close(torch.linalg.det(q.double()), torch.ones(30, dtype=torch.float64), rtol=0,
-                 atol=64 * eps)
-
-
 def pfaffian(m):
     return m[0][1] * m[2][3] - m[0][2] * m[1][3] + m[0][3] * m[1][2]
 
 
 @given(skews())
-def test_skew4_is_what_solving_gives_at_any_magnitude(w):
+def test_skew4_is_a_rotation_and_what_solving_gives_at_any_magnitude(w):
+    rotations, eps = cayley_skew4(w), torch.finfo(w.dtype).eps
+    assert rotations.isfinite().all() and defect(rotations) < 32
+    assert_close(torch.linalg.det(rotations.double()), torch.ones(30, dtype=torch.float64), rtol=0,
+                 atol=64 * eps)
     # A rounding error of W moves Q by up to 2 ‖(I + W)⁻¹‖² ‖W‖ eps. This is much where one pair of
     # eigenvalues is large and the other is near 0.
-    for m, q in zip(fractions(w[:3]), cayley_skew4(w[:3]).double()):
+    for m, q in zip(fractions(w[:3]), rotations.double()):
         norm = torch.linalg.matrix_norm(rounded(m), 2).item()
         smaller = abs(float(pfaffian(m))) / norm
-        tolerance = 8 * torch.finfo(w.dtype).eps * (1 + norm / (1 + smaller**2))
+        tolerance = 8 * eps * (1 + norm / (1 + smaller**2))
         assert (q - rounded(solved_exactly(m))).abs().max() < tolerance
 
 
@@ -283,16 +265,10 @@ def test_compiled_in_one_graph_it_is_the_same(name):
         scaled, cotangent = [scale * t for t in arguments], normal(2, 5, n, n, seed=3)
         for got, wanted in zip(both(compiled, scaled, cotangent), both(call, scaled, cotangent)):
             assert_close(got, wanted, **CLOSE)
-
-
-@pytest.mark.parametrize("name", list(CALLS)[1:])
-def test_compiled_it_is_orthogonal_at_any_magnitude_and_under_autocast(name):
-    torch.compiler.reset()
-    call, arguments = CALLS[name]
-    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
-    narrow = [t.bfloat16() for t in arguments]
+    if n == 3:
+        return
     with torch.autocast("cpu", torch.bfloat16):
-        q = compiled(*narrow)
+        q = compiled(*(t.bfloat16() for t in arguments))
     assert q.dtype == torch.float32 and defect(q) < 64
     *others, last = (t.float() for t in arguments)
     assert defect(compiled(*others, 1e6 * last)) < 64
@@ -308,15 +284,3 @@ def test_arguments_need_not_be_contiguous(name):
     contiguous = both(call, arguments, cotangent.contiguous())
     for got, wanted in zip(both(call, apart, cotangent), contiguous, strict=True):
         assert_close(got, wanted, **CLOSE)
-
-
-@given(seed=seeds)
-def test_the_gradient_with_respect_to_beta_does_not_cancel(seed):
-    # For s of about a thousand, the two terms of ⟨dM, A⟩ agree in their first three digits.
-    leaves = [(size * normal(50, *shape, seed=seed + k, dtype=torch.float32)).requires_grad_()
-              for k, (size, shape) in enumerate([(30.0, (4,)), (30.0, (4,)), (1.0, ())])]
-    cotangent = normal(50, 4, 4, seed=seed + 3)
-    got = torch.autograd.grad(cayley_rank2(*leaves), leaves[2], cotangent.float())[0].double()
-    wide = [leaf.detach().double().requires_grad_() for leaf in leaves]
-    wanted, = torch.autograd.grad(by_solving(generator_matrix(*wide)), wide[2], cotangent)
-    assert ((got - wanted).norm() / wanted.norm()).item() < 1e-5

@@ -1,10 +1,8 @@
 """JPmHC's iteration towards the Cayley transform, and how far from orthogonal its result is."""
 
-import math
-
 import pytest
 import torch
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from shared import normal
 from torch.testing import assert_close
@@ -36,36 +34,25 @@ def eigenvalue(y):
 
 
 @given(st.one_of(st.floats(-6, 6), st.floats(-1e6, 1e6)), dtypes)
-@example(2.0, torch.float64)
-@example(math.sqrt(8 / 3), torch.float32)
 def test_the_curve_of_its_eigenvalues(z, dtype):
     shifted, identity = (eigenvalue(cayley_iterated(turn(z, dtype=dtype), start=start))
                          for start in ("shifted", "identity"))
     eps = torch.finfo(dtype).eps  # each term, of size zᵏ, is rounded a few times
     cubic, square = (16 * eps * (1 + abs(z)) ** degree for degree in (3, 2))
     assert shifted == pytest.approx(1 + 1j * z - z**2 / 2 - 1j * z**3 / 4, rel=0, abs=cubic)
-    assert abs(shifted) ** 2 == pytest.approx(1 - z**4 / 4 + z**6 / 16, rel=0,
-                                              abs=16 * eps * (1 + abs(z)) ** 6)
     assert identity == pytest.approx(1 + 1j * z - z**2 / 2, rel=0, abs=square)
-    assert abs(identity + 1) >= math.sqrt(3) - 64 * eps
-    assert abs(shifted) ** 2 >= 11 / 27 - 64 * eps
 
 
 @given(generators(), st.floats(0.01, 2))
-def test_the_defect_after_one_and_two_steps(w, alpha):
+def test_the_defect_after_one_and_two_steps_and_one_step_later_from_the_identity(w, alpha):
     k = alpha / 2 * w.double()
     n, norm, fourth = len(k), torch.linalg.matrix_norm(k, 2).item(), torch.linalg.matrix_power(k, 4)
     for steps, expected in ((1, 4 * fourth), (2, -4 * fourth @ (eye(n) + k @ k))):
         y = cayley_iterated(w, steps, alpha)
+        later = cayley_iterated(w, steps + 1, alpha, start="identity")
         assert y.dtype == w.dtype
+        assert_close(later, y, rtol=0, atol=8 * torch.finfo(w.dtype).eps * y.abs().max().item())
         y = y.double()
         # Y is a polynomial of degree steps + 1 in K
         rounding = n * torch.finfo(w.dtype).eps * (1 + norm) ** (2 * steps + 2)
         assert_close(y.T @ y - eye(n), expected, rtol=0, atol=8 * rounding)
-
-
-@given(generators(), st.integers(1, 4))
-def test_starting_at_the_identity_is_one_step_behind(w, steps):
-    later, wanted = cayley_iterated(w, steps + 1, start="identity"), cayley_iterated(w, steps)
-    tolerance = 8 * torch.finfo(w.dtype).eps * wanted.abs().max().item()
-    assert_close(later, wanted, rtol=0, atol=tolerance)

@@ -37,6 +37,13 @@ REFUSED = [
                  lambda x: operators.delta_shortcut(x, K, ONES(2)))),
     (lambda: operators.gated_mix(ONES(3, 4, 5), *PLANE, ONES(3), gate=ONES(3)),
      "direction must be given with gate, got None"),
+    (lambda: operators.gated_mix(ONES(3, 4, 5), ONES(3, 5), ONES(3, 5), ONES(3)),
+     r"u must have 4 features along its last axis, got shape \(3, 5\)"),
+    *((lambda given=given: operators.stream_mix_write(ONES(4, 8), *given),
+       f"{name} must have leading axes that broadcast to those of x, .*")
+      for name, given in (("matrix", (ONES(5, 4, 4), ONES(4), ONES(8))),
+                          ("weights", (ONES(4, 4), ONES(5, 4), ONES(8))),
+                          ("update", (ONES(4, 4), ONES(4), ONES(5, 8))))),
     (lambda: operators.sinkhorn(ONES(2, 3, 4)), r"logits must be n × n .* got shape \(2, 3, 4\)"),
     (lambda: operators.sinkhorn(ONES(4)), r"logits must be n × n .* got shape \(4,\)"),
     (lambda: operators.sinkhorn(ONES(2, 2), eps=-1.0), "eps must be at least 0, got -1.0"),

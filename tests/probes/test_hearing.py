@@ -85,7 +85,7 @@ def test_the_weights_of_streams_are_products_of_their_coefficients(name, recompu
             assert_close(weights[t, s], expected, rtol=1e-12, atol=1e-12)
 
 
-def test_the_plain_residual_hears_all_alike_and_layer_scale_by_its_scales():
+def test_the_plain_residual_hears_all_alike_layer_scale_by_its_scales_and_attention_its_own():
     model, x = trunk("additive")
     ones = torch.ones(5, 5).double().tril()[..., None, None, None]
     weights = depth_weights(model, x).weights
@@ -94,46 +94,13 @@ def test_the_plain_residual_hears_all_alike_and_layer_scale_by_its_scales():
     weights = depth_weights(model, x).weights
     for s, layer in enumerate(model.layers, start=1):
         assert torch.equal(weights[-1, s], layer.residual.scale.expand_as(weights[-1, s]))
+    model, x = trunk("attnres")
+    weights, outputs, _ = depth_weights(model, x)
+    read = model.layers[3].residual.coefficients(outputs.movedim(0, -2)).read
+    assert_close(weights[3], read.movedim(-1, 0).unsqueeze(-1).expand_as(weights[3]))
 
 
 # ---------------------------------------------------------------- residuals that don't exist yet
-
-class OverDepth(Residual):
-    """Attention over depth: the state holds the embedding and all outputs, and grows."""
-
-    def __init__(self, width, index=0, count=1):
-        super().__init__(width, index, count)
-        self.query = nn.Parameter(torch.empty(width))
-        self.start_own()
-
-    def start_own(self):
-        nn.init.zeros_(self.query)
-
-    def expand(self, x):
-        return x.unsqueeze(-2)
-
-    def coefficients(self, state):
-        return (nn.functional.rms_norm(state, state.shape[-1:]) @ self.query).softmax(-1)
-
-    def mixed(self, state):
-        return (self.coefficients(state).unsqueeze(-1) * state).sum(-2)
-
-    def observe(self, state, sublayer):
-        return ()
-
-    def forward(self, state, sublayer):
-        return torch.cat([state, sublayer(self.mixed(state)).unsqueeze(-2)], dim=-2)
-
-    reduce = mixed
-
-
-class Undeclared(OverDepth):
-    """The same at the exit alone, where it gives its weights by no `coefficients`."""
-
-    def reduce(self, state):
-        weights = (nn.functional.rms_norm(state, state.shape[-1:]) @ self.query).softmax(-1)
-        return (weights.unsqueeze(-1) * state).sum(-2)
-
 
 class NormedUpdate(Residual):
     """x ← x + norm F(x), feature by feature."""
@@ -168,55 +135,37 @@ class Declared(Rational):
     def coefficients(self, state):
         return super().factor(state)
 
-    factor = property(lambda self: self.coefficients)
+    def factor(self, state):
+        return self.coefficients(state)
 
 
 class Late(NamedTuple):
-    """Two streams, and what the next sublayer reads them with."""
+    """Streams, and what the next sublayer reads them with."""
 
     streams: torch.Tensor
     read: torch.Tensor
 
 
-class ReadsLate(Residual):
-    """Each sublayer reads two streams by what the sublayer before computed."""
-
-    def __init__(self, width, index=0, count=1):
-        super().__init__(width, index, count)
-        self.maps = nn.Parameter(torch.zeros(2 * width, 2))
-
-    def start_own(self):
-        nn.init.zeros_(self.maps)
-
-    def coefficients(self, x):
-        return (x.flatten(-2) @ self.maps).sigmoid()
+class Growing(Residual):
+    """Each sublayer adds a stream, and reads them all as the sublayer before it says."""
 
     def observe(self, state, sublayer):
         return ()
 
+    def coefficients(self, streams):
+        return streams.mean(-1).sigmoid()
+
     def expand(self, x):
-        return Late(torch.stack([x, x], dim=-2), torch.ones_like(x[..., :2]))
+        return Late(x.unsqueeze(-2), torch.ones_like(x[..., :1]))
 
     def forward(self, state, sublayer):
         x, read = state
-        own = self.coefficients(x)
         y = sublayer((read.unsqueeze(-1) * x).sum(-2))
-        return Late(x + own.unsqueeze(-1) * y.unsqueeze(-2), own)
+        streams = torch.cat([x, y.unsqueeze(-2)], dim=-2)
+        return Late(streams, self.coefficients(streams))
 
     def reduce(self, state):
         return state.streams.mean(-2)
-
-
-@pytest.mark.parametrize("residual", [OverDepth, Undeclared])
-def test_attention_over_depth_is_its_own_weights(residual):
-    model, x = trunk(residual)
-    weights, outputs, inputs = found = depth_weights(model, x)
-    require_sums(found, 1e-12)
-    assert_close(weights.sum(1), torch.ones_like(inputs))
-    state = outputs[:3].movedim(0, -2)
-    attention = model.layers[2].residual.coefficients(state)                  # (B, T, 3)
-    assert_close(weights[2, :3], attention.movedim(-1, 0).unsqueeze(-1).expand_as(weights[2, :3]))
-    assert [len(step.read) for step in stream_usage(model, x)] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("residual", [NormedUpdate, Declared])
@@ -224,10 +173,11 @@ def test_a_norm_of_what_a_sublayer_says_and_what_coefficients_gives_are_weights(
     require_sums(depth_weights(*trunk(residual)), 1e-12)
 
 
-def test_a_state_may_be_a_named_tuple():
-    model, x = trunk(ReadsLate)
+def test_a_state_may_be_a_named_tuple_and_its_streams_may_grow():
+    model, x = trunk(Growing)
     require_sums(depth_weights(model, x), 1e-12)
-    assert [len(step.change) for step in stream_usage(model, x)] == [2] * 4
+    for n, step in enumerate(stream_usage(model, x), start=1):
+        assert len(step.read) == len(step.change) == n
 
 
 # ---------------------------------------------------------------- what is refused

@@ -58,6 +58,10 @@ REFUSED = [
     (lambda: probes.persistence(EYE(8), dimension=2), "dimension must be 0 or 1, got 2"),
     (lambda: probes.persistence(ONES(8, 3)), "points must be distinct.*"),
     (lambda: probes.token_jacobian(torch.tanh, ONES(2, 3, 4), 0), "x must be one sequence.*"),
+    *((lambda at=at: probes.token_jacobian(torch.tanh, ONES(1, 4, 3), at),
+       f"position must be one of 4 tokens, from -4 to 3, got {at}") for at in (4, -5)),
+    (lambda: probes.statistics_by_layer([], threshold=0),
+     "values must contain at least one layer"),
     (lambda: probes.between_writes([ONES(3, 4)]), "writes must be at least 2, got 1"),
 ]
 

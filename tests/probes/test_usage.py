@@ -55,7 +55,3 @@ def test_a_stream_that_nobody_reads_can_go():
         assert step.read.tolist() == [1, 0] and step.change[1] == 0 < step.change[0]
 
 
-@pytest.mark.parametrize("name", ["additive", "layer-scale", "delta-matrix"])
-def test_a_state_without_streams_is_refused(name):
-    with pytest.raises(ValueError, match="^the state of .* must be streams, .* got shape"):
-        stream_usage(*trunk(name))
