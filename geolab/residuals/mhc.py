@@ -118,7 +118,8 @@ class MHC(ConstrainedStreams):
         if update is not None and both is None:
             both = torch.cat([state.mix, state.write.unsqueeze(-2)], dim=-2)
         maps, n = self.maps, self.streams
-        z, u, both = constrained_join(x, both, update, *maps(apart=True), maps.norm_eps,
+        weight, scale, bias = maps(apart=True)
+        z, u, both = constrained_join(x, both, update, weight, scale, bias, maps.norm_eps,
                                       maps.iterations, maps.order)
         return Unwritten(z, both[..., :n, :], both[..., n, :], sublayer(u), both)
 

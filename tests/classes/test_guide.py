@@ -7,8 +7,9 @@ import pytest
 from class_questions import ROOT, session
 
 GUIDE = (ROOT / "book/teaching.md").read_text()
-TALKS = re.findall(r"^### (Session [A-Z]): .*?\n\nChapter: \{doc\}`\.\./notebooks/(\w+)`(.*?)(?=^##)",
-                   GUIDE, re.M | re.S)
+TALK = (r"^### (Session [A-Z]): .*?\n\n"
+        r"Chapter: \{doc\}`\.\./notebooks/(\w+)`(.*?)(?=^##)")
+TALKS = re.findall(TALK, GUIDE, re.M | re.S)
 
 
 @pytest.mark.parametrize("name, chapter, text", TALKS, ids=[talk[0] for talk in TALKS])
