@@ -111,7 +111,7 @@ BEST = [
 ]
 
 
-@pytest.mark.parametrize("task, predict, neglected", BEST, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize("task, predict, neglected", BEST, ids=lambda value: getattr(value, "__name__", str(value))[:60])
 def test_the_floor_is_what_the_best_predictor_scores(task, predict, neglected):
     inputs, targets = task.sample("train")
     found = losses(predict(task, inputs), targets, isinstance(task, Regression))
