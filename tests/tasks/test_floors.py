@@ -111,7 +111,12 @@ BEST = [
 ]
 
 
-@pytest.mark.parametrize("task, predict, neglected", BEST, ids=lambda value: getattr(value, "__name__", str(value))[:60])
+def named(value) -> str:
+    """A name without an address."""
+    return getattr(value, "__name__", str(value))[:60]
+
+
+@pytest.mark.parametrize("task, predict, neglected", BEST, ids=named)
 def test_the_floor_is_what_the_best_predictor_scores(task, predict, neglected):
     inputs, targets = task.sample("train")
     found = losses(predict(task, inputs), targets, isinstance(task, Regression))
