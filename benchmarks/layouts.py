@@ -30,7 +30,7 @@ from geolab.kernels.tiles import Layout
 from studies.engine.results import record
 
 every_twin()
-from geolab.kernels import generate, joined  # noqa: E402
+from geolab.kernels import generate, joined, pack  # noqa: E402
 
 HOMES = {"rms_linear": generate, "stream_join": joined}
 # (operator, pass) -> what is tried beside the layout that ships
@@ -65,7 +65,7 @@ def laid_out(name: str, side: str, layout: Layout) -> Iterator[None]:
 
 def weights(name: str, N: int, d: int, layout: Layout) -> float:
     """How many bytes of W's halves the tiles of tokens read, over those of a bfloat16 state."""
-    outputs = generate._padded(STREAMS * (STREAMS + 2))
+    outputs = pack.padded(STREAMS * (STREAMS + 2))
     return -(-N // layout.tokens) * 2 * outputs / N
 
 

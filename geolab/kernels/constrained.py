@@ -25,6 +25,7 @@ from torch import Tensor
 from geolab.kernels import birkhoff, generate, joined, launch, streams, tiles
 from geolab.kernels.launch import INTERPRETED, buffer, cdiv, expanded, power_of_two, sizes, twin
 from geolab.kernels.tiles import ReadGradients
+from geolab.kernels.totals import parts_of
 
 WARPS = 4  # of the second phase, where programs read Z
 
@@ -75,7 +76,7 @@ def _launch_backward(gz: Tensor, gu: Tensor, gmade: Tensor, x: Tensor, weight: T
     scaled, form = generate.scaled_like(x, y)
     each, power = birkhoff.tile(n)
     programs = cdiv(N, each)
-    parts = generate.parts_of(of_logits, programs)
+    parts = parts_of(of_logits, programs)
     _enter_backward[(programs,)](
         ga, gmade, y, r, scale, bias, *scaled, parts, birkhoff.history(programs, steps, n, y), N,
         n * d, steps, birkhoff.is_long(n, steps), flip, n, O, each, power, form, num_warps=1)

@@ -14,7 +14,7 @@ are exact, W and the gradient are sums of two bfloat16 numbers each, their halve
 three tf32 products, whose operands the compiler rounds. A single tf32 product would truncate its
 operands, and its sums would be too small by 7e-4.
 
-`_pack` brings W into the form in which every program reads it, and `_scale` does so for the
+`packed` brings W into the form in which every program reads it, and `_scale` does so for the
 gradient of the outputs. Few tokens don't fill a device: then several programs share a token's
 features, and `_join` adds up their results.
 
@@ -30,11 +30,11 @@ from torch import Tensor
 
 from geolab.kernels import launch, tiles
 from geolab.kernels.launch import INTERPRETED, buffer, cdiv, differentiate, op, require, sizes, twin
+from geolab.kernels.pack import packed, padded
 from geolab.kernels.tiles import Layout, ReadGradients, Write, WriteGradients
+from geolab.kernels.totals import add_up, parts_of
 
 NUMBERS = 32768 if INTERPRETED else 2048  # outputs of tokens, in a program of `_join` or `_scale`
-ADDED = 32768 if INTERPRETED else 1024  # sums in a program of `_add_up`
-PACK = 4096 if INTERPRETED else 64  # columns of W, in a program of `_pack`
 # for bfloat16 data and up to 32 outputs
 FORWARD, BACKWARD = Layout(64, 128, 4, stages=3), Layout(32, 128, 8, stages=3)
 SHARED = 113 * 2**10  # bytes of shared memory: FORWARD takes 80 KB on Hopper, 112 on Blackwell
@@ -59,10 +59,6 @@ def _products(dtype: torch.dtype, device: torch.device) -> str:
     if dtype == torch.bfloat16 and found.halves:
         return "halves"
     return "tf32x3" if found.tf32 else "ieee"
-
-
-def _padded(outputs: int) -> int:
-    return max(16, launch.power_of_two(outputs))
 
 
 def _launch(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor) -> None:
@@ -93,13 +89,10 @@ def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor,
     parts = cdiv(d, share)
     sums, squares = (y, r) if parts == 1 else (buffer(parts, N, O, like=y),
                                                buffer(parts, N, like=y))
-    halves, streams = products == "halves", launch.power_of_two(n)
-    packed = buffer(1 + halves, d, streams, _padded(O), like=x if halves else y)
-    _pack[(cdiv(d * streams, PACK),)](weight, packed, d, n, streams, O, _padded(O), PACK, products)
     _forward[(blocks, parts)](
-        x, packed, sums, squares, *(write or (y, x, x)), N, eps, d, share, n, O, _padded(O),
-        WRITE=write is not None, TOKENS=tokens, FEATURES=features, WHOLE=d % features == 0,
-        STAGES=layout.stages, PRODUCTS=products, num_warps=layout.warps)
+        x, packed(weight, x, products), sums, squares, *(write or (y, x, x)), N, eps, d, share,
+        n, O, padded(O), WRITE=write is not None, TOKENS=tokens, FEATURES=features,
+        WHOLE=d % features == 0, STAGES=layout.stages, PRODUCTS=products, num_warps=layout.warps)
     return sums, squares
 
 
@@ -107,8 +100,8 @@ def join(x: Tensor, eps: float, y: Tensor, r: Tensor, sums: Tensor, squares: Ten
     """Fill y and r with what `state_forward` returned, if these are parts, for x (N, D)."""
     if sums is not y:
         (N, D), O = sizes(x, 1), y.shape[-1]
-        few = NUMBERS // _padded(O)
-        _join[(cdiv(N, few),)](sums, squares, y, r, N, eps, D, len(sums), O, _padded(O), few)
+        few = NUMBERS // padded(O)
+        _join[(cdiv(N, few),)](sums, squares, y, r, N, eps, D, len(sums), O, padded(O), few)
 
 
 def _launch_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor, grad_x: Tensor,
@@ -137,8 +130,8 @@ def scaled_like(x: Tensor, y: Tensor) -> tuple[Scaled, str]:
 def scale(grad: Tensor, x: Tensor, y: Tensor, r: Tensor) -> Scaled:
     """Bring the gradient of y into this form, for x (N, D)."""
     (N, D), O, (made, products) = sizes(x, 1), y.shape[-1], scaled_like(x, y)
-    few = NUMBERS // _padded(O)
-    _scale[(cdiv(N, few),)](grad, y, r, *made, N, D, O, _padded(O), few, products)
+    few = NUMBERS // padded(O)
+    _scale[(cdiv(N, few),)](grad, y, r, *made, N, D, O, padded(O), few, products)
     return made
 
 
@@ -163,28 +156,10 @@ def state_backward(scaled: Scaled, x: Tensor, weight: Tensor, grad_x: Tensor, gr
     _backward[(wide, parts)](
         *scaled, x, weight, grad_x, of_w, *(read or (x, x, weight)), C=given, U=update,
         GC=of_w if of_c is None else of_c, GH=of_update, N=N,
-        share=cdiv(N, parts * tokens) * tokens, d=d, n=n, O=O, OUTPUTS=_padded(O),
+        share=cdiv(N, parts * tokens) * tokens, d=d, n=n, O=O, OUTPUTS=padded(O),
         READ=read is not None, WRITE=write is not None, TOKENS=tokens, FEATURES=features,
         WHOLE=d % features == 0, STAGES=layout.stages, PRODUCTS=products, num_warps=layout.warps)
     add_up((of_w, grad_w), (of_c, of_given), *others)
-
-
-def parts_of(total: Tensor, parts: int) -> Tensor:
-    """Memory for the parts of a sum; the sum itself, if there is one part."""
-    return total if parts == 1 else buffer(parts, *total.shape, like=total)
-
-
-def add_up(*sums: tuple[Tensor | None, Tensor | None]) -> None:
-    """Fill up to three totals with the sums of their parts, in one launch.
-
-    Arguments:
-        sums: (parts, total) each, where the parts may be the total itself, or both None.
-    """
-    left = [(parts, total) for parts, total in sums if parts is not total]
-    given = [item for parts, total in left for item in (parts, total, len(parts), total.numel())]
-    programs = sum(cdiv(total.numel(), ADDED) for _, total in left)
-    if left:
-        _add_up[(programs,)](*given, *given[:4] * (3 - len(left)), ADDED)
 
 
 @op("geolab::rms_linear", _launch)
@@ -204,23 +179,6 @@ differentiate(_rms_linear, _rms_linear_backward,
 
 
 # ---------------------------------------------------------------- in Triton
-
-@triton.jit
-def _pack(W, PACKED, d, n: tl.constexpr, STREAMS: tl.constexpr, O: tl.constexpr,
-          OUTPUTS: tl.constexpr, COLUMNS: tl.constexpr, PRODUCTS: tl.constexpr):
-    """Write Wᵀ as `_forward` reads it, in halves for PRODUCTS = "halves". The streams of a feature
-    are neighbours, and streams and outputs are padded with zeros.
-    """
-    side, output = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS), tl.arange(0, OUTPUTS)
-    own, stream = side // STREAMS, side % STREAMS
-    w = tl.load(W + (stream * d + own)[:, None] + output[None, :] * n * d, other=0.0,
-                mask=((stream < n) & (own < d))[:, None] & (output < O)[None, :])
-    high, low = tiles.halves(w, PRODUCTS)
-    place, mask = side[:, None] * OUTPUTS + output[None, :], (own < d)[:, None]
-    tl.store(PACKED + place, high, mask=mask)
-    if PRODUCTS == "halves":
-        tl.store(PACKED + d * STREAMS * OUTPUTS + place, low, mask=mask)
-
 
 @triton.jit(do_not_specialize=["N"])
 def _forward(X, W, Y, R, C, U, Z, N, eps, d, share, n: tl.constexpr, O: tl.constexpr,
@@ -388,25 +346,3 @@ def _backward(SCALED, SHRINK, X, W, GX, GW, GZ, GU, A, C, U, GC, GH, N, share, d
     GW += tl.program_id(1).to(tl.int64) * O * n * d
     tl.store(GW + (stream * d + own)[:, None] + (output * n * d)[None, :], gw,
              mask=real[:, None] & known[None, :])
-
-
-@triton.jit(do_not_specialize=["parts_a", "parts_b", "parts_c"])
-def _add_up(A, OF_A, parts_a, size_a, B, OF_B, parts_b, size_b, C, OF_C, parts_c, size_c,
-            NUMBERS: tl.constexpr):
-    """Write the sums of up to three lists of parts, in their order."""
-    program, of_a, of_b = tl.program_id(0), tl.cdiv(size_a, NUMBERS), tl.cdiv(size_b, NUMBERS)
-    if program < of_a:
-        _add(A, OF_A, parts_a, size_a, program, NUMBERS)
-    elif program < of_a + of_b:
-        _add(B, OF_B, parts_b, size_b, program - of_a, NUMBERS)
-    else:
-        _add(C, OF_C, parts_c, size_c, program - of_a - of_b, NUMBERS)
-
-
-@triton.jit
-def _add(PARTS, TOTAL, parts, size, program, NUMBERS: tl.constexpr):
-    place = program * NUMBERS + tl.arange(0, NUMBERS)
-    total = tl.zeros([NUMBERS], tl.float32)
-    for part in range(parts):
-        total += tl.load(PARTS + part * size.to(tl.int64) + place, mask=place < size, other=0.0)
-    tl.store(TOTAL + place, total, mask=place < size)

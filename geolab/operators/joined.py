@@ -24,6 +24,7 @@ from geolab import kernels
 from geolab.checks import require_count, require_leading, require_option, require_width
 from geolab.operators.birkhoff import ORDERS, sinkhorn
 from geolab.operators.generate import rms_linear
+from geolab.operators.precision import outside_autocast, widened
 from geolab.operators.streams import require_write, stream_mix_write, stream_read
 
 PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
@@ -113,12 +114,13 @@ def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, wei
                                                  iterations, order)
     z = x if given is None else stream_mix_write(x, given[..., :n, :], given[..., n, :], update)
     sizes = (n, n, n * n)
-    weight = torch.cat([s.expand(k) for s, k in zip(scale, sizes, strict=True)]).unsqueeze(
-        -1) * weight
-    read, write, mix = (rms_linear(z.flatten(-2), weight, eps) + bias).split(sizes, dim=-1)
-    mix = sinkhorn(mix.unflatten(-1, (n, n)), iterations, order)
-    made = torch.cat([mix, 2 * write.sigmoid().unsqueeze(-2)], dim=-2)
-    return z, stream_read(z, read.sigmoid()), made
+    with outside_autocast(x):
+        scales = torch.cat([s.expand(k) for s, k in zip(widened(scale), sizes, strict=True)])
+        logits = rms_linear(z.flatten(-2), scales.unsqueeze(-1) * weight, eps) + bias
+        read, write, mix = logits.split(sizes, dim=-1)
+        mix = sinkhorn(mix.unflatten(-1, (n, n)), iterations, order)
+        made = torch.cat([mix, 2 * write.sigmoid().unsqueeze(-2)], dim=-2)
+        return z, stream_read(z, read.sigmoid()), made
 
 
 def recomputed(run: Callable, *inputs: Any) -> Any:

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from geolab import kernels
 from geolab.checks import require_option
 from geolab.operators import (
     constrained_join,
@@ -48,7 +47,7 @@ class Unwritten(NamedTuple):
     mix: Tensor     # H: (B, T, n, n)
     write: Tensor   # b: (B, T, n)
     update: Tensor  # h: (B, T, D)
-    both: Tensor | None = None  # the rows of H, then b, where one kernel made them
+    both: Tensor | None = None  # the rows of H, then b, where one operator made them
 
     def written(self) -> Tensor:
         """(B, T, n, D)."""
@@ -100,26 +99,26 @@ class MHC(ConstrainedStreams):
 
     def step(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
         """Do the step of `forward` without its last write, from a state that is written or not."""
-        unwritten = isinstance(state, Unwritten)
-        if self.maps.fits and kernels.joins(state.x if unwritten else state, len(self.maps.bias)):
-            return self._fused(state, sublayer)
+        if self.maps.fits:
+            return self._constrained(state, sublayer)
         weight, bias = self.maps()
-        if unwritten:
+        if isinstance(state, Unwritten):
             x, numbers, ports = stream_join(*state[:4], weight, self.maps.norm_eps)
         else:
             x, numbers, ports = stream_generate(state, weight, self.maps.norm_eps)
         read, write, mix = self.maps.coefficients(numbers + bias)
         return Unwritten(x, mix, write, sublayer(stream_read(x, read, ports)))
 
-    def _fused(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
-        """The same step where one kernel makes and uses the coefficients."""
-        x, both, update = (state.x, state.both, state.update) if isinstance(
-            state, Unwritten) else (state, None, None)
-        if update is not None and both is None:
-            both = torch.cat([state.mix, state.write.unsqueeze(-2)], dim=-2)
+    def _constrained(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
+        """The same step where one operator makes and uses the coefficients."""
+        x, given, update = state, None, None
+        if isinstance(state, Unwritten):
+            x, given, update = state.x, state.both, state.update
+            if given is None:
+                given = torch.cat([state.mix, state.write.unsqueeze(-2)], dim=-2)
         maps, n = self.maps, self.streams
         weight, scale, bias = maps(apart=True)
-        z, u, both = constrained_join(x, both, update, weight, scale, bias, maps.norm_eps,
+        z, u, both = constrained_join(x, given, update, weight, scale, bias, maps.norm_eps,
                                       maps.iterations, maps.order)
         return Unwritten(z, both[..., :n, :], both[..., n, :], sublayer(u), both)
 

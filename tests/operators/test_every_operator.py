@@ -98,6 +98,12 @@ EXAMPLES = {
     "cayley_skew4": Example(lambda n, draw: (operators.skew(draw(N, 4, 4)),), [(1,)], streams=(4,),
                             noisy=True),
     "circulant_mixture": Example(lambda n, draw: (draw(N, n),), [(1,)], noisy=True),
+    "constrained_join": Example(
+        lambda n, draw: (draw(N, n, D), draw(N, n + 1, n), draw(N, D),
+                         draw(n * (n + 2), n * D) / (n * D)**0.5, draw(3), draw(n * (n + 2))),
+        [*each(6), (1, 0, 1, 0, 0, 0)],
+        lambda *x: operators.constrained_join(*x, EPS, 4), streams=(1, 2, 4), noisy=True,
+        bounded=(3, 4), loud=True),  # the rounding of Z decides what huge logits choose
     "delta_matrix": Example(lambda n, draw: (draw(N, n), draw(N)), [(0, 1)], units=(0,)),
     "delta_shortcut": Example(lambda n, draw: (draw(N, D), draw(N, D), draw(N)),
                               [*each(3)], streams=VECTOR),
@@ -171,9 +177,9 @@ EXAMPLES = {
 }
 TOOLS = {"outside_autocast", "recomputed", "widened"}  # they compute nothing
 KEEPS = {  # the dtype of its inputs; the others answer in float32 at least
-    "delta_matrix", "delta_shortcut", "delta_update", "diagonal_update", "gated_mix",
-    "householder_matrix", "midpoint_penalty", "reflect", "skew", "stream_generate", "stream_join",
-    "stream_mix", "stream_mix_write", "stream_read"}
+    "constrained_join", "delta_matrix", "delta_shortcut", "delta_update", "diagonal_update",
+    "gated_mix", "householder_matrix", "midpoint_penalty", "reflect", "skew", "stream_generate",
+    "stream_join", "stream_mix", "stream_mix_write", "stream_read"}
 READS_NUMBERS = {"delta_matrix", "householder_matrix", "reflect"}  # to refuse another length
 TWINS = [name for name in EXAMPLES if name.split(",")[0] in kernels.TWINS]
 every_example = pytest.mark.parametrize("name", EXAMPLES)

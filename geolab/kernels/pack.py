@@ -1,0 +1,45 @@
+"""W in the form in which every program of `generate` reads it."""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from geolab.kernels import launch, tiles
+from geolab.kernels.launch import INTERPRETED, buffer, cdiv, sizes
+
+PACK = 4096 if INTERPRETED else 64  # columns of W, in a program of `_pack`
+
+
+def padded(outputs: int) -> int:
+    """The outputs that a matrix unit computes."""
+    return max(16, launch.power_of_two(outputs))
+
+
+def packed(weight: Tensor, x: Tensor, products: str) -> Tensor:
+    """Wᵀ for data x (N, n, d): itself, or its two halves in the dtype of x, (1 or 2, d, n, O), with
+    n and O padded.
+    """
+    (_, n, d), O, halves = sizes(x, 2), len(weight), products == "halves"
+    streams = launch.power_of_two(n)
+    made = buffer(1 + halves, d, streams, padded(O), like=x if halves else weight)
+    _pack[(cdiv(d * streams, PACK),)](weight, made, d, n, streams, O, padded(O), PACK, products)
+    return made
+
+
+# ---------------------------------------------------------------- in Triton
+
+@triton.jit
+def _pack(W, PACKED, d, n: tl.constexpr, STREAMS: tl.constexpr, O: tl.constexpr,
+          OUTPUTS: tl.constexpr, COLUMNS: tl.constexpr, PRODUCTS: tl.constexpr):
+    """Write Wᵀ as `_forward` reads it, in halves for PRODUCTS = "halves". The streams of a feature
+    are neighbours, and streams and outputs are padded with zeros.
+    """
+    side, output = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS), tl.arange(0, OUTPUTS)
+    own, stream = side // STREAMS, side % STREAMS
+    w = tl.load(W + (stream * d + own)[:, None] + output[None, :] * n * d, other=0.0,
+                mask=((stream < n) & (own < d))[:, None] & (output < O)[None, :])
+    high, low = tiles.halves(w, PRODUCTS)
+    place, mask = side[:, None] * OUTPUTS + output[None, :], (own < d)[:, None]
+    tl.store(PACKED + place, high, mask=mask)
+    if PRODUCTS == "halves":
+        tl.store(PACKED + d * STREAMS * OUTPUTS + place, low, mask=mask)

@@ -1,0 +1,53 @@
+"""Sums over programs: each program writes a part of its own, and one launch adds them up in their
+order, so that a result is the same in every run.
+"""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from geolab.kernels.launch import INTERPRETED, buffer, cdiv
+
+ADDED = 32768 if INTERPRETED else 1024  # sums in a program of `_add_up`
+
+
+def parts_of(total: Tensor, parts: int) -> Tensor:
+    """Memory for the parts of a sum; the sum itself, if there is one part."""
+    return total if parts == 1 else buffer(parts, *total.shape, like=total)
+
+
+def add_up(*sums: tuple[Tensor | None, Tensor | None]) -> None:
+    """Fill up to three totals with the sums of their parts, in one launch.
+
+    Arguments:
+        sums: (parts, total) each, where the parts may be the total itself, or both None.
+    """
+    left = [(parts, total) for parts, total in sums if parts is not total]
+    given = [item for parts, total in left for item in (parts, total, len(parts), total.numel())]
+    programs = sum(cdiv(total.numel(), ADDED) for _, total in left)
+    if left:
+        _add_up[(programs,)](*given, *given[:4] * (3 - len(left)), ADDED)
+
+
+# ---------------------------------------------------------------- in Triton
+
+@triton.jit(do_not_specialize=["parts_a", "parts_b", "parts_c"])
+def _add_up(A, OF_A, parts_a, size_a, B, OF_B, parts_b, size_b, C, OF_C, parts_c, size_c,
+            NUMBERS: tl.constexpr):
+    """Write the sums of up to three lists of parts, in their order."""
+    program, of_a, of_b = tl.program_id(0), tl.cdiv(size_a, NUMBERS), tl.cdiv(size_b, NUMBERS)
+    if program < of_a:
+        _add(A, OF_A, parts_a, size_a, program, NUMBERS)
+    elif program < of_a + of_b:
+        _add(B, OF_B, parts_b, size_b, program - of_a, NUMBERS)
+    else:
+        _add(C, OF_C, parts_c, size_c, program - of_a - of_b, NUMBERS)
+
+
+@triton.jit
+def _add(PARTS, TOTAL, parts, size, program, NUMBERS: tl.constexpr):
+    place = program * NUMBERS + tl.arange(0, NUMBERS)
+    total = tl.zeros([NUMBERS], tl.float32)
+    for part in range(parts):
+        total += tl.load(PARTS + part * size.to(tl.int64) + place, mask=place < size, other=0.0)
+    tl.store(TOTAL + place, total, mask=place < size)
