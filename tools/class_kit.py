@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import nbformat
+import nbgrader
 from bs4 import Tag
 
 import class_exam
@@ -46,6 +47,21 @@ OWN_MATHJAX = r"""{%% macro mathjax() -%%}
 %s
 {%% endraw %%}</script>
 {%%- endmacro %%}
+"""
+# nbgrader's page of feedback, with the names of the questions and without the chapter
+PAGE = Path(nbgrader.__file__).parent / (
+    "server_extensions/formgrader/templates/feedback/index.html.j2")
+NAMES = {">Test cell<": ">{{ cell.metadata.nbgrader.grade_id }}<",
+         ">Written response<": ">{{ cell.metadata.nbgrader.grade_id }}, in words<",
+         ">Student's answer<": ">Your answer: {{ cell.metadata.nbgrader.grade_id }}<",
+         ">Grade cell: <": ">Check of <"}
+GRADED = """
+{% block any_cell %}
+{%- set graded = cell.metadata.nbgrader or {} -%}
+{%- if graded.grade or graded.solution or cell.source.startswith("**Question.**") -%}
+{{ super() }}
+{%- endif -%}
+{% endblock any_cell %}
 """
 SEED = Path.home() / ".config/geolab/class.seed"
 SOURCES = "keys/sources.txt"  # what the notebooks in source/ were when they were made
@@ -152,11 +168,19 @@ def begin(site: Path, out: Path) -> None:
 
 
 def formulas(script: str, out: Path) -> None:
-    """Make the pages of feedback and of Formgrader carry the script that sets their formulas."""
+    """Make the pages of feedback and of Formgrader carry the script that sets their formulas, and
+    feedback show what was graded alone.
+    """
     for pages in ("feedback", "formgrade"):
         (out / "templates" / pages).mkdir(parents=True, exist_ok=True)
         (out / "templates" / pages / "mathjax.html.j2").write_text(OWN_MATHJAX % script,
                                                                    encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    for theirs, ours in NAMES.items():
+        if theirs not in page:
+            raise SystemExit(f"nbgrader's page of feedback has no {theirs} any more")
+        page = page.replace(theirs, ours)
+    (out / "templates/feedback/index.html.j2").write_text(page + GRADED, encoding="utf-8")
 
 
 def source(of: Session, out: Path) -> None:

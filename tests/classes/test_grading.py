@@ -172,6 +172,7 @@ def term(tmp_path_factory):
     for folder in ("source", "keys"):
         (out / folder).mkdir()
     (out / "nbgrader_config.py").write_text((ROOT / "classes/nbgrader_config.py").read_text())
+    class_kit.formulas("", out)
     folder = out / "source" / NAME
     folder.mkdir()
     nbformat.write(notebook(OF, CHAPTER, Plain(CHAPTER)), folder / f"{NAME}.ipynb")
@@ -243,6 +244,9 @@ def test_feedback_says_what_is_right_and_what_is_wrong(term):
     right, wrong = ((out / f"feedback/{one}/{NAME}/{NAME}.html").read_text()
                     for one in ("right", "wrong"))
     assert f"{SPREADS} is right." in right and f"{SPREADS} is right." not in wrong
+    # the questions by name, and not the chapter
+    assert f">{SPREADS}</a>" in right and f"{LABEL}, in words" in right
+    assert "A chapter of one exercise" not in right and "def check_answer" not in right
     assert "3 of 3 entries are wrong" in wrong
 
 

@@ -82,16 +82,17 @@ def test_an_unknown_session_is_named(wanted):
 
 
 def test_formulas_of_feedback_need_no_network(tmp_path):
-    """nbgrader takes the course's own macro for MathJax, and its own page for all else."""
+    """nbgrader takes the course's macro for MathJax, and the page shows questions alone."""
     shutil.copy(class_kit.ROOT / "classes/nbgrader_config.py", tmp_path)
     class_kit.formulas("/* sets {{formulas}} and 5 % */", tmp_path)
     config = PyFileConfigLoader("nbgrader_config.py", path=str(tmp_path)).load_config()
     course = CourseDirectory(config=config, root=str(tmp_path))
     feedback = HTMLExporter(config=GenerateFeedback(coursedir=course, config=config).config)
     known = {"notebook": "02", "student": "anna", "score": 1, "max_score": 2, "late_penalty": 0}
-    page, _ = feedback.from_notebook_node(new_notebook(cells=[new_markdown_cell("A $x$.")]),
-                                          resources={"nbgrader": known})
+    cells = [new_markdown_cell("A chapter."), new_markdown_cell("**Question.** A $x$.")]
+    page, _ = feedback.from_notebook_node(new_notebook(cells=cells), resources={"nbgrader": known})
     assert page.count("/* sets {{formulas}} and 5 % */") == 1 and "A $x$." in page
+    assert "A chapter." not in page
     assert 'inlineMath: [["$", "$"], ["\\\\(", "\\\\)"]]' in page and "(Score: 1" in page
     assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=.https?:", page)
 
