@@ -175,12 +175,12 @@ def formulas(script: str, out: Path) -> None:
         (out / "templates" / pages).mkdir(parents=True, exist_ok=True)
         (out / "templates" / pages / "mathjax.html.j2").write_text(OWN_MATHJAX % script,
                                                                    encoding="utf-8")
-    page = PAGE.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     for theirs, ours in NAMES.items():
-        if theirs not in page:
+        if theirs not in text:
             raise SystemExit(f"nbgrader's page of feedback has no {theirs} any more")
-        page = page.replace(theirs, ours)
-    (out / "templates/feedback/index.html.j2").write_text(page + GRADED, encoding="utf-8")
+        text = text.replace(theirs, ours)
+    (out / "templates/feedback/index.html.j2").write_text(text + GRADED, encoding="utf-8")
 
 
 def source(of: Session, out: Path) -> None:
