@@ -189,3 +189,9 @@ def sliders(visit):
     for slider in visit.sliders:
         yield slider
         slider.reset()
+
+
+def location(page) -> str:
+    """The page's address by its own word. `page.url` may be older, since the browser tells
+    Playwright of a new address some time after the script has set it."""
+    return page.evaluate("location.href")

@@ -6,6 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import torch
+from shared_sliders import location
 from tokenizers import Tokenizer
 
 from geolab.models import TransformerConfig
@@ -289,7 +290,7 @@ def test_the_address_keeps_what_was_typed_and_opens_it_again(opened):
     out(opened, "left").locator('[data-off="2"]').click()
     out(opened, "left").locator('[data-off="2"][aria-pressed="true"]').wait_for()
     opened.wait_for_function("location.search.includes('text=A')")
-    address = opened.url
+    address = location(opened)
     assert parse_qs(urlsplit(address).query) == {
         "network.text": ["A <b> & c"], "network.right": ["mhc"], "network.left-off": ["2"]}
     before = [out(opened, side).inner_text() for side in ("left", "right")]
@@ -351,5 +352,5 @@ def test_an_output_of_a_notebook_works_alone(browser, tmp_path, monkeypatch, fol
     page.goto(path.as_uri())
     page.focus("textarea")
     ready(page)
-    assert page.url == path.as_uri()
+    assert location(page) == path.as_uri()
     page.close()
