@@ -6,10 +6,12 @@ cache, and long enough that the time of a launch doesn't matter. Functions that 
 turns.
 """
 
+import random
 import subprocess
+import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from statistics import median
+from statistics import median, quantiles
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -110,6 +112,27 @@ def turns(runs: Mapping[Name, Callable[[], object]], rounds: int, warm_up: int =
     torch.cuda.synchronize()
     return {name: [row[i].elapsed_time(row[i + 1]) / 1e3 for row in marks[warm_up:]]
             for i, name in enumerate(runs)}
+
+
+def cpu_turns(runs: Mapping[Name, Callable[[], object]], rounds: int,
+              warm_up: int = 2) -> dict[Name, list[float]]:
+    """CPU seconds of this process for each run in each round; every round has its own order."""
+    order = random.Random(0)
+    rows = []
+    for _ in range(warm_up + rounds):
+        row = {}
+        for name in order.sample(list(runs), len(runs)):
+            start = time.process_time()
+            runs[name]()
+            row[name] = time.process_time() - start
+        rows.append(row)
+    return {name: [row[name] for row in rows[warm_up:]] for name in runs}
+
+
+def deciles(numbers: Sequence[float]) -> tuple[float, float]:
+    """The first and the last decile; of a single number, this number."""
+    found = quantiles(numbers, n=10) if len(numbers) > 1 else numbers
+    return found[0], found[-1]
 
 
 def cache_bytes() -> int:
