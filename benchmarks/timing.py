@@ -114,17 +114,20 @@ def turns(runs: Mapping[Name, Callable[[], object]], rounds: int, warm_up: int =
             for i, name in enumerate(runs)}
 
 
-def cpu_turns(runs: Mapping[Name, Callable[[], object]], rounds: int,
-              warm_up: int = 2) -> dict[Name, list[float]]:
-    """CPU seconds of this process for each run in each round; every round has its own order."""
+def cpu_turns(runs: Mapping[Name, Callable[[], object]], rounds: int, warm_up: int = 2,
+              clock: Callable[[], float] = time.process_time) -> dict[Name, list[float]]:
+    """Seconds of each run in each round, without a device; every round has its own order.
+
+    By default they are CPU seconds of this process: other programs on the machine don't count.
+    """
     order = random.Random(0)
     rows = []
     for _ in range(warm_up + rounds):
         row = {}
         for name in order.sample(list(runs), len(runs)):
-            start = time.process_time()
+            start = clock()
             runs[name]()
-            row[name] = time.process_time() - start
+            row[name] = clock() - start
         rows.append(row)
     return {name: [row[name] for row in rows[warm_up:]] for name in runs}
 

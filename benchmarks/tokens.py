@@ -5,9 +5,9 @@ the positions before it in a cache. Each residual stands beside the plain one.
     python -m benchmarks.tokens --batch 64 --modes eager,kernels                a part of it
     python -m benchmarks.tokens --device cpu --out results/tokens_cpu.json      ratios, on a CPU
 
-Every number of sequences has a file of its own, written when it is measured: --out
-results/tokens_h100.json makes results/tokens_h100.batch-1.json and results/tokens_h100.batch-64.json.
-So after an interruption, --batch names what is still to do.
+Every number of sequences has a file of its own, written when it is measured: tokens_h100.json makes
+tokens_h100.batch-1.json and tokens_h100.batch-64.json. So after an interruption, --batch names what
+is still to do.
 
 The backbone is that of `benchmarks.steps`, without embedding and head, with one more token after
 `--length` − 1 others. Norms, attention and MLP are bfloat16, as is the state. A residual's own
@@ -70,7 +70,7 @@ class Cached(nn.Module):
     def __init__(self, inner: Attention, kept: Tensor):
         super().__init__()
         self.inner, self.heads, self.kept, self.at = inner, inner.config.heads, kept, 0
-        angle = angles(kept.float())
+        angle = angles(kept)
         self.cos, self.sin = angle.cos().to(kept.dtype), angle.sin().to(kept.dtype)
 
     def rotated(self, x: Tensor) -> Tensor:
@@ -137,7 +137,7 @@ def lowered(model: Transformer, dtype: torch.dtype) -> Transformer:
 
 def error(model: Transformer, mode: str, x: Tensor) -> float:
     """‖got − wanted‖ / ‖wanted‖ of the last position of x (B, T, D), decoded in this mode."""
-    kept = room(model.config, *x.shape[:2], x)
+    kept = room(model.config, len(x), x.shape[1], x)
     with torch.no_grad(), kernels.use("never"):
         wanted = deepcopy(model).double()(x.double())[:, -1:]
     before = Decoder(model, "eager", kept)
@@ -181,6 +181,7 @@ def measure(makers: Makers, modes: list[str], batch: int, size: dict,
         yield rows
         del model, runs
         gc.collect()
+        torch.cuda.empty_cache()  # nothing without a device
 
 
 def turns_of(model: Transformer, modes: list[str], x: Tensor,

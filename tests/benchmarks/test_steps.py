@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from shared_clock import lacks
 
 from benchmarks import steps
 from geolab.models import Transformer
@@ -19,6 +20,7 @@ def test_on_a_cpu_each_ratio_is_to_the_additive_block(tmp_path):
     steps.main(["--device", "cpu", "--only", "delta,mhc", *TINY, "--out", str(path)])
     kept = json.loads(path.read_text())
     rows = {row["residual"]: row for row in kept["rows"]}
+    assert not lacks(kept)
     assert list(rows) == ["additive", "delta", "mhc", "additive again"]
     assert kept["device"] == "cpu" and kept["size"]["width"] == 16 and kept["threads"] == 1
     assert rows["additive"]["ratio"] == 1 and rows["additive"]["half width"] == 0
@@ -66,6 +68,7 @@ def test_on_a_device_every_mode_is_measured_beside_the_additive_block_in_the_sam
     models = {name: partial(Transformer, config, name) for name in ("additive", "mhc")}
     rows = [row for found in steps.on_cuda(models, ["eager", "kernels", "compiled"], SIZE,
                                            device="cpu") for row in found]
+    assert not lacks({"rows": rows})
     ratios = {row["mode"]: row["ratio"] for row in rows if row["residual"] == "mhc"}
     assert ratios == {"eager": 2, "kernels": 1.1, "compiled": 1.6}
     assert all(row["peak_bytes"] == 2**30 and row["clocks"] == {"MHz": 1980.0}
@@ -99,6 +102,7 @@ def test_one_more_layer_takes_what_the_depths_differ_by():
     few = [row("additive", 4, 50.0), row("mhc", 4, 60.0, again=0.98)]
     many = [row("additive", 8, 90.0), row("mhc", 8, 110.0, again=1.01)]
     plain, mhc = steps.slopes(few, many)
+    assert not lacks({"rows": [plain, mhc]})
     assert plain["ms"] == 10 and plain["ratio"] == 1 and mhc["ms"] == 12.5 and mhc["ratio"] == 1.25
     assert plain["ms_deciles"] == [9.5, 10.5] and mhc["ms_deciles"] == [12, 13]
     assert plain["ratio_deciles"] == [1, 1] and mhc["again"] == 0.98
