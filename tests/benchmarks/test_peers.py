@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmarks import peers, timing
 from benchmarks import kernels as benchmark
+from benchmarks import peers, timing
 from benchmarks.cases import CASES, STREAMS, draws
 from benchmarks.elementwise import ELEMENTWISE
 from benchmarks.peers import Contender
