@@ -10,14 +10,17 @@ CPU.
   compiled   either of them under torch.compile(fullgraph=True)
   defect     the largest entry of |QᵀQ − I|, in float32, for generators of magnitude 10⁶
 
-The contenders take turns, and the fastest round of each counts. The clock measures CPU time of this
-process, so other programs on the machine don't count. All inputs need gradients, in the forward
-pass too. "forward + backward" asks for the gradients of all of them, with a random cotangent.
+The contenders take turns, and the fastest round of each counts. Its spread is the distance of the
+quartiles of its rounds over their median, and "ours again" is ours a second time: by what the two
+differ, two different ones differ by chance. The clock measures CPU time of this process, so other
+programs on the machine don't count. All inputs need gradients, in the forward pass too. "forward +
+backward" asks for the gradients of all of them, with a random cotangent.
 """
 
 import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
+from statistics import quantiles
 
 import torch
 from torch import Tensor
@@ -62,9 +65,9 @@ OPERATORS: dict[str, tuple[Callable, Callable, Callable]] = {
     "cayley_skew4": (cayley_skew4, solve_skew4, generator)}
 
 
-def fastest(runs: Mapping[str, Callable[[], object]], repeats: int,
-            rounds: int) -> dict[str, float]:
-    """CPU seconds per call of each run, by its fastest of `rounds` turns of `repeats` calls."""
+def seconds_of(runs: Mapping[str, Callable[[], object]], repeats: int,
+               rounds: int) -> dict[str, Sequence[float]]:
+    """CPU seconds per call of each run, in each of `rounds` turns of `repeats` calls."""
     def turn(run: Callable[[], object]) -> float:
         start = time.process_time()
         for _ in range(repeats):
@@ -73,8 +76,13 @@ def fastest(runs: Mapping[str, Callable[[], object]], repeats: int,
 
     # the first round compiles and warms up, and doesn't count
     times = [[turn(run) for run in runs.values()] for _ in range(rounds + 1)][1:]
-    columns = zip(*times, strict=True)
-    return {name: min(column) for name, column in zip(runs, columns, strict=True)}
+    return dict(zip(runs, zip(*times, strict=True), strict=True))
+
+
+def spread(times: Sequence[float]) -> float:
+    """The distance of the quartiles over the median."""
+    low, middle, high = quantiles(times, n=4)
+    return round((high - low) / middle, 3)
 
 
 def measured(name: str, count: int, rounds: int, turn: int, compiler: str) -> list[dict]:
@@ -85,7 +93,7 @@ def measured(name: str, count: int, rounds: int, turn: int, compiler: str) -> li
     contenders = {"solve": solve, "ours": ours} | {
         f"{which}, compiled":
             torch.compile(function, fullgraph=True, dynamic=False, backend=compiler)
-        for which, function in (("solve", solve), ("ours", ours))}
+        for which, function in (("solve", solve), ("ours", ours))} | {"ours again": ours}
     passes = {"forward": lambda function: function(*inputs),
               "forward + backward":
                   lambda function: torch.autograd.grad(function(*inputs), inputs, cotangent)}
@@ -93,9 +101,10 @@ def measured(name: str, count: int, rounds: int, turn: int, compiler: str) -> li
     for which, run in passes.items():
         runs = {contender: lambda function=function, run=run: run(function)
                 for contender, function in contenders.items()}
-        seconds = fastest(runs, max(1, turn // count), rounds)
-        seconds = {contender: rounded(value) for contender, value in seconds.items()}
+        times = seconds_of(runs, max(1, turn // count), rounds)
+        seconds = {contender: rounded(min(each)) for contender, each in times.items()}
         rows.append({"operator": name, "matrices": count, "pass": which, "seconds": seconds,
+                     "spread": {contender: spread(each) for contender, each in times.items()},
                      "times as fast": ratios(seconds)})
     return rows
 
@@ -138,15 +147,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
                         help="backend of torch.compile (default %(default)s)")
     add_output(parser)
     given = parser.parse_args(arguments)
-    if min(given.rounds, *given.sizes) < 1:
-        parser.error("--rounds and --sizes must be at least 1, "
+    if given.rounds < 2 or min(given.sizes) < 1:
+        parser.error("--rounds must be at least 2 and --sizes at least 1, "
                      f"got {given.rounds} and {given.sizes}")
     check_output(parser, given)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         torch.manual_seed(0)
-        contenders = ("solve", "ours", "solve, compiled", "ours, compiled")
+        contenders = ("solve", "ours", "solve, compiled", "ours, compiled", "ours again")
         print(f"{'µs per call':<40}" + "".join(f"{x:>17}" for x in contenders)
               + "".join(f"{x:>15}" for x in RATIOS))
         rows = []

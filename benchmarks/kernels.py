@@ -23,15 +23,15 @@ output isn't timed, and one with a wrong gradient has no backward time.
            (backward); ! marks an error above the tolerance, or a kernel's result that is too long
            or too short along the reference
 
-The peers are compared if they are at hand: pip install liger-kernel hyper-connections, and --ddl
-PATH for a checkout of github.com/yifanzhang-pro/deep-delta-learning.
+The peers are those of benchmarks.peers. One that isn't installed, or doesn't take the dtype, has a
+row that says so. --ddl PATH is a checkout of github.com/yifanzhang-pro/deep-delta-learning.
 """
 
 import argparse
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median, quantiles
@@ -44,7 +44,8 @@ from torch import Tensor
 from benchmarks import timing
 from benchmarks.cases import CASES, COMPOSED, SIZES, STREAMS, Case, draws
 from benchmarks.command import add_output, check_output, require_cuda, rounded
-from benchmarks.peers import DDL_FILE, Contender, installed, peers
+from benchmarks.contenders import Options, contenders
+from benchmarks.peers import DDL_FILE, Contender, installed
 from geolab import kernels
 from studies.engine.results import record
 
@@ -59,37 +60,6 @@ OTHER_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 4e-
 WORK = 3e9  # bytes: about a millisecond of a pass
 TINY = {"state": ((37, 48),), "matrices": ((37, 0),)}
 QUESTION = "kernels against PyTorch eager, torch.compile and peers: one pass on the device"
-
-
-class Options(NamedTuple):
-    """Options of a measurement. Without rounds there are errors and no times."""
-
-    device: str = "cuda"
-    rounds: int = 31
-    dtype: torch.dtype = torch.bfloat16
-    without: tuple[str, ...] = ()
-    ddl: Path | None = None
-
-
-def contenders(name: str, case: Case, options: Options) -> dict[str, Contender]:
-    """Name -> contender, for all that compute a case. The kernel comes first, if there is one."""
-    backend = "inductor" if options.device == "cuda" else "aot_eager"
-    compiled = torch.compile(case.function, fullgraph=True, dynamic=False, backend=backend)
-    run = _under("always", case.function)
-    # twice, so that a row shows by how much two equal contenders differ
-    ours = {} if case.twin not in kernels.TWINS else {"kernel": run} | (
-        {"kernel again": run} if options.rounds else {})
-    found = ours | {"eager": _under("never", case.function), "compiled": _under("never", compiled)}
-    known = {who: Contender(run) for who, run in found.items()} | peers(name, options.ddl)
-    return {who: contender for who, contender in known.items() if who not in options.without}
-
-
-def _under(mode: str, function: Callable) -> Callable:
-    def inside(*inputs: Tensor):
-        with kernels.use(mode):
-            return function(*inputs)
-
-    return inside
 
 
 def wanted(case: Case, inputs: tuple[Tensor, ...], cotangents: list[Tensor]) -> list[Tensor]:
@@ -160,8 +130,8 @@ def measure(name: str, N: int, d: int, options: Options,
             given: dict[str, Contender] | None = None) -> list[dict]:
     """One row per contender: its errors, and, unless there are no rounds, its times and memory.
 
-    Those of `contenders` are measured, unless others are `given`. The row of a contender that fails
-    has the message in place of numbers. With times, there is also a row for the copies.
+    Those of `contenders` are measured, unless others are `given`. The row of one that fails has the
+    message in place of numbers. With times, there is also a row for the copies.
     """
     torch._dynamo.reset()  # Dynamo limits how many versions of a function it keeps
     case, device = ALL[name], options.device
@@ -255,14 +225,14 @@ def _message(problem: Exception) -> str:
     return f"{type(problem).__name__}: {problem}".splitlines()[0][:300]
 
 
-HEAD = (f"{'operator':<26} {'N':>6} {'d':>5}  {'contender':<17} "
+HEAD = (f"{'operator':<26} {'N':>6} {'d':>5}  {'contender':<26} "
         + "  ".join(f"{time:>8} {'copy':>6} {'peak':>9} {'error':>8} "
                     for time in ("µs", "µs back")))
 
 
 def line(row: dict) -> str:
     """One row of the printed table."""
-    head = f"{row['operator']:<26} {row['N']:>6} {row['d']:>5}  {row['contender']:<17} "
+    head = f"{row['operator']:<26} {row['N']:>6} {row['d']:>5}  {row['contender']:<26} "
     if "right" not in row:
         return head + row["failed"][:90]
     cells = []
@@ -310,7 +280,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--only", nargs="+", choices=ALL, metavar="NAME", default=list(ALL),
                         help=f"operators (default all of {'; '.join(ALL)})")
     parser.add_argument("--without", nargs="+", metavar="NAME", default=[],
-                        help="contenders to leave out, such as eager, compiled or liger-kernel")
+                        help="contenders to leave out: eager, compiled, liger-kernel, ...")
     parser.add_argument("--dtype", choices=DTYPES, help="the state's (default bfloat16; float32 "
                         "with --interpret, since the interpreter truncates to bfloat16)")
     parser.add_argument("--ddl", type=Path, metavar="PATH",

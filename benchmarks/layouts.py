@@ -5,6 +5,7 @@ compiler makes of each, and on a GPU its time.
     python -m benchmarks.layouts --capability 100                for Blackwell
     python -m benchmarks.layouts --clock --out results/layouts_h100.json      on a CUDA device
 
+Until the clock's run ends, its rows so far lie beside --out, in a file that ends in .partial.json.
 The first layout of a pass is the one that ships. The file keeps every layout that was tried, so
 that "the fastest" can be checked. Three arguments go before a clock. A program that spills moves
 bytes that nobody counts. A part of a wave at the end leaves multiprocessors idle. And each tile of
@@ -15,6 +16,7 @@ bytes of W the programs read, over the bytes of the state.
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from unittest.mock import patch
 
 from torch import Tensor
@@ -135,17 +137,27 @@ def main(arguments: list[str] | None = None) -> None:
     if given.clock:
         require_cuda(parser, "without --clock they are compiled")
     rows: list[dict] = []
+
+    def write(path: Path, force: str) -> None:
+        record(path, QUESTION, {"capability": given.capability, "n": STREAMS, "rows": rows}
+               | ({} if given.clock else {"device": "none"}), force=force)
+
+    so_far = given.out and given.out.with_suffix(".partial.json")
     for name, side in TRIED:
         for N, d in SIZES[CASES[name].kind]:
             if given.clock:
-                rows += timed(name, side, N, d, given.rounds)
+                for row in timed(name, side, N, d, given.rounds):
+                    rows.append(row)
+                    print(side, clock.line(row), flush=True)
+                if so_far:
+                    write(so_far, "one size more")
                 continue
             for row in compiled(name, side, N, d, given.capability):
                 rows.append(row)
                 print(line(row), flush=True)
     if given.out:
-        record(given.out, QUESTION, {"capability": given.capability, "n": STREAMS, "rows": rows}
-               | ({} if given.clock else {"device": "none"}), force=given.force)
+        write(given.out, given.force)
+        so_far.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

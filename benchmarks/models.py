@@ -26,6 +26,7 @@ The table has one row per registered residual with its default options, in the s
   step         CPU time of a training step (forward, backward, optimizer), divided by that of the
                first row. The models take turns on one thread, one step each per round, in a new
                order in every round. The median of the rounds' ratios counts
+  ±            half the distance between the least and the largest of these ratios
   floor        for a state that is n times as wide: the least that "step" could be, if the sublayers
                were as fast as the first row's, and each pass over the state as fast as a copy that
                is measured in the same run. A sublayer reads the streams, then mixes and writes
@@ -33,7 +34,8 @@ The table has one row per registered residual with its default options, in the s
   shortcut     eigenvalues (or singular values) of the matrix that the state is multiplied by, while
                everything that is computed from the state is held fixed
 
-The last row is the plain network, made of PyTorch's own modules: nn.TransformerEncoder.
+The last row is the plain network, made of PyTorch's own modules: nn.TransformerEncoder. The one
+before it is a copy of the first row's model: by so much two equal models differ.
 
   python -m benchmarks.models --layers 2 --batch 8    a first look, in seconds
   python -m benchmarks.models --table5 --repeats 3    the models of E-MHC-Geo's table 5 and its
@@ -86,20 +88,29 @@ class PlainTorch(nn.Module):
         return self.encoder(x + self.position[:, :T], mask=mask, is_causal=True)
 
 
-def step_times(models: list[nn.Module], x: Tensor, repeats: int) -> list[float]:
-    """Seconds of a training step of each model, from `repeats` rounds in which they take turns.
+def step_rounds(models: list[nn.Module], x: Tensor,
+                repeats: int) -> tuple[float, list[list[float]]]:
+    """Seconds of the first model's fastest training step, and for each model the ratios of its
+    steps to those of the first one in the same round.
 
-    The first model's number is its fastest step. Another model's number is the first one's, times
-    the median ratio of the two models' steps in the same round: a machine's speed changes by the
-    minute, and the steps of a round are close in time. Every round has another order, because a
-    step that follows a large model's step finds the memory in another state.
+    A machine's speed changes by the minute, and the steps of a round are close in time. Every round
+    has another order, because a step that follows a large model's step finds the memory in another
+    state.
     """
     steps = list(enumerate(training_step(model, x) for model in models))
     shuffle = random.Random(torch.initial_seed())
     rounds = [{k: _seconds(step) for k, step in shuffle.sample(steps, len(steps))}
               for _ in range(repeats + 1)][1:]  # the first round warms up
-    fastest = min(times[0] for times in rounds)
-    return [fastest * median(times[k] / times[0] for times in rounds) for k in range(len(models))]
+    ratios = [[times[k] / times[0] for times in rounds] for k in range(len(models))]
+    return min(times[0] for times in rounds), ratios
+
+
+def step_times(models: list[nn.Module], x: Tensor, repeats: int) -> list[float]:
+    """Seconds of a training step of each model: the first one's fastest step, times the median of
+    the model's ratios to it.
+    """
+    fastest, ratios = step_rounds(models, x, repeats)
+    return [fastest * median(each) for each in ratios]
 
 
 def training_step(model: nn.Module, x: Tensor) -> Callable[[], None]:
@@ -167,34 +178,38 @@ def table(rows: dict[str, tuple[TransformerConfig, str, dict]], batch: int, leng
     makers = {name: partial(Transformer, residual=residual, **options)
               for name, (_, residual, options) in rows.items()}
     models = [makers[name](config) for name, (config, _, _) in rows.items()]
-    plain = next(iter(rows.values()))[0]
+    first, plain = next(iter(rows)), next(iter(rows.values()))[0]
     x = torch.randn(batch, length, plain.width)
-    times = step_times([*models, PlainTorch(plain)], x, repeats)
-    wide = max(16, *map(len, rows))  # characters of the first column
+    fastest, ratios = step_rounds([*models, makers[first](plain), PlainTorch(plain)], x, repeats)
+    wide = max(16, len(first) + 8, *map(len, rows))  # characters of the first column
     lines = [f"{'residual':<{wide}} {'parameters':>10} {'state':>6} {'causal':>7} {'step':>6} "
-             f"{'floor':>6}  shortcut"]
-    for name, model, seconds in zip(rows, models, times, strict=False):
+             f"{'±':>4} {'floor':>6}  shortcut"]
+    for name, model, each in zip(rows, models, ratios, strict=False):
         (config, residual, _), state = rows[name], state_size(model)
         floor = None
         if state > config.width:
-            additive = times[0] * config.layers / plain.layers
+            additive = fastest * config.layers / plain.layers
             bandwidth = copy_bandwidth(batch * length * state)
             floor = step_floor(state // config.width, additive, 2 * config.layers, batch * length,
-                               config.width, bandwidth) / times[0]
+                               config.width, bandwidth) / fastest
         shortcut = SHORTCUTS.get(name, REGISTRY[residual].spectrum)
-        lines.append(_line(name.ljust(wide), model, state, is_causal(makers[name]),
-                           seconds / times[0], floor, shortcut))
+        lines.append(_line(name.ljust(wide), model, state, is_causal(makers[name]), each, floor,
+                           shortcut))
+    lines.append(_line(f"({first} again)".ljust(wide), models[0], state_size(models[0]),
+                       is_causal(makers[first]), ratios[-2], None,
+                       SHORTCUTS.get(first, REGISTRY[rows[first][1]].spectrum)))
     lines.append(_line("(torch's own)".ljust(wide), PlainTorch(plain), plain.width,
-                       is_causal(PlainTorch), times[-1] / times[0], None, "1"))
+                       is_causal(PlainTorch), ratios[-1], None, "1"))
     return "\n".join(lines)
 
 
-def _line(name: str, model: nn.Module, state: int, causal: bool, ratio: float,
+def _line(name: str, model: nn.Module, state: int, causal: bool, ratios: list[float],
           floor: float | None, shortcut: str) -> str:
     parameters = sum(p.numel() for p in model.parameters())
     least = "" if floor is None else f"{floor:.2f}"
-    return (f"{name} {parameters:>10,} {state:>6} {'yes' if causal else 'no':>7} {ratio:>6.2f} "
-            f"{least:>6}  {shortcut}")
+    apart = (max(ratios) - min(ratios)) / 2
+    return (f"{name} {parameters:>10,} {state:>6} {'yes' if causal else 'no':>7} "
+            f"{median(ratios):>6.2f} {apart:>4.2f} {least:>6}  {shortcut}")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -4,14 +4,18 @@
     python -m benchmarks.profile --residual mhc --device cpu --width 64 --length 32    operations
 
 PyTorch's profiler notes every kernel of a step, or every operation on a CPU. A row is one of them:
-how often it runs in a step, its microseconds in a step, and their share of the step. The step is
-timed again without the profiler. `idle` is the rest of it: time in which no kernel runs, because
-the host is late or a launch takes its time. A negative rest is what the profiler itself costs.
+how often it runs in a step, its microseconds in a step, their lowest and highest in the steps that
+are profiled, and their share of the step. The step is timed without the profiler, in two turns:
+`again` is the ratio of the second to the first. `idle` is the rest of the step: time in which no
+kernel runs, because the host is late or a launch takes its time. A negative rest is what the
+profiler itself costs.
 """
 
 import argparse
+from collections import defaultdict
 from collections.abc import Callable, Iterable
-from statistics import median
+from functools import partial
+from statistics import mean, median
 from time import perf_counter
 from typing import Any
 
@@ -21,7 +25,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.command import add_output, check_output, require_cuda, rounded
 from benchmarks.models import training_step
 from benchmarks.steps import MODES, SIZES, Run, configuration
-from benchmarks.timing import turns
+from benchmarks.timing import cpu_turns, deciles, turns
 from geolab.models import Transformer
 from geolab.residuals import REGISTRY
 from studies.engine.results import record
@@ -30,33 +34,45 @@ STEPS = 5  # that are profiled
 QUESTION = "where the time of a training step goes"
 
 
-def seconds_of(step: Callable[[], None], device: str, repeats: int) -> float:
-    """The median seconds of a step."""
-    if device == "cuda":
-        return median(turns({"step": step}, repeats)["step"])
-    found = []
-    for _ in range(repeats):
-        before = perf_counter()
-        step()
-        found.append(perf_counter() - before)
-    return median(found)
+def timed(step: Callable[[], None], device: str, repeats: int) -> dict:
+    """The median µs of a step with their deciles, and the ratio of a second turn to the first."""
+    clock = turns if device == "cuda" else partial(cpu_turns, clock=perf_counter)
+    found = clock({"step": step, "again": step}, repeats)
+    return {"step_us": rounded(1e6 * median(found["step"])),
+            "step_us_deciles": [rounded(1e6 * x) for x in deciles(found["step"])],
+            "again": rounded(median(found["again"]) / median(found["step"]))}
 
 
-def rows_of(events: Iterable[Any], device: str, seconds: float) -> list[dict]:
-    """A row per kernel or operation of one step, the longest first, and the rest as `idle`.
+def rows_of(steps: list[Iterable[Any]], device: str, step_us: float) -> list[dict]:
+    """A row per kernel or operation of a step, the longest first, and the rest as `idle`.
 
     Arguments:
-        events: what the profiler averaged over STEPS steps.
-        seconds: those of a step.
+        steps: what the profiler added up, for each profiled step.
+        step_us: the time of a step.
     """
     kind = torch.autograd.DeviceType.CUDA if device == "cuda" else torch.autograd.DeviceType.CPU
     time = "self_device_time_total" if device == "cuda" else "self_cpu_time_total"
-    found = [(event.key, event.count / STEPS, getattr(event, time) / STEPS) for event in events
-             if event.device_type == kind and getattr(event, time)]
-    found.append(("idle", 0, 1e6 * seconds - sum(us for *_, us in found)))
-    return [{"kernel": name[:200], "runs": rounded(runs), "us": rounded(us),
-             "share": rounded(us / seconds / 1e6)}
-            for name, runs, us in sorted(found, key=lambda row: -row[2])]
+    runs, us = defaultdict(float), defaultdict(lambda: [0.0] * len(steps))
+    for place, events in enumerate(steps):
+        for event in events:
+            if event.device_type == kind and getattr(event, time):
+                runs[event.key] += event.count / len(steps)
+                us[event.key][place] += getattr(event, time)
+    us["idle"] = [step_us - sum(each) for each in zip(*us.values(), strict=True)]
+    return [{"kernel": name[:200], "runs": rounded(runs[name]), "us": rounded(mean(each)),
+             "us_low": rounded(min(each)), "us_high": rounded(max(each)),
+             "share": rounded(mean(each) / step_us)}
+            for name, each in sorted(us.items(), key=lambda row: -mean(row[1]))]
+
+
+def profiled(step: Callable[[], None], device: str) -> Iterable[Any]:
+    """What the profiler adds up of one step, by kernel or operation."""
+    kind = ProfilerActivity.CUDA if device == "cuda" else ProfilerActivity.CPU
+    with profile(activities=[kind], acc_events=True) as seen:
+        step()
+        if device == "cuda":
+            torch.cuda.synchronize()
+    return seen.key_averages()
 
 
 def measure(residual: str, mode: str, size: dict, device: str) -> dict:
@@ -67,16 +83,10 @@ def measure(residual: str, mode: str, size: dict, device: str) -> dict:
     step = training_step(Run(model, mode), x.bfloat16() if device == "cuda" else x)
     for _ in range(3):  # compiling and the optimizer's memory
         step()
-    seconds = seconds_of(step, device, size["repeats"])
-    with profile(activities=[ProfilerActivity.CUDA if device == "cuda" else ProfilerActivity.CPU],
-                 acc_events=True) as seen:
-        for _ in range(STEPS):
-            step()
-        if device == "cuda":
-            torch.cuda.synchronize()
-    return {"residual": residual, "mode": mode, "size": size, "device": device,
-            "step_us": rounded(1e6 * seconds),
-            "rows": rows_of(seen.key_averages(), device, seconds)}
+    found = timed(step, device, size["repeats"])
+    steps = [profiled(step, device) for _ in range(STEPS)]
+    return {"residual": residual, "mode": mode, "size": size, "device": device, **found,
+            "rows": rows_of(steps, device, found["step_us"])}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -100,7 +110,7 @@ def main(arguments: list[str] | None = None) -> None:
     for row in found["rows"][:30]:
         print(f"{row['us']:>12.1f} µs {row['share']:>6.1%} {row['runs']:>7.3g} ×  "
               f"{row['kernel'][:90]}")
-    print(f"{found['step_us']:>12.1f} µs a step")
+    print(f"{found['step_us']:>12.1f} µs a step, again {found['again']:.3f}")
     if given.out:
         record(given.out, QUESTION, found, force=given.force)
 

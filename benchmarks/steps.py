@@ -15,12 +15,15 @@ compiled over compiled.
 On the device, activations are bfloat16 under autocast, and the median of the rounds counts. A row
 has the first and the last decile of its times and of its ratios, and the device's clocks. With
 --slope every model is measured at twice the layers too, and the differences give what one more
-layer takes, without the network's two ends. On the
-CPU, in float32, each round has its own order, and each process gives the median of its rounds'
-ratios. Such medians differ by a few percent, even between a model and its own copy. So several
-processes run one after another, and a row is the mean of their medians, with the half width of its
-95 % interval. The interval holds for that run: on a machine that shares its memory, another hour
-may give another ratio.
+layer takes, without the network's two ends. Its deciles are the widest that those of both depths
+allow. On the CPU, in float32, each round has its own order, and each process gives the median of
+its rounds' ratios. Such medians differ by a few percent, even between a model and its own copy. So
+several processes run one after another, and a row is the mean of their medians, with the half width
+of its 95 % interval. The interval holds for that run: on a machine that shares its memory, another
+hour may give another ratio.
+
+The first model has two turns. `again` is the ratio of the second to the first, and so what two
+equal contenders differ by. On the CPU it's a row of its own, of a copy of the model.
 
 The backbone on the device has the streams of mHC's 27B model, for which the paper reports 6.7 %
 more time: 2560 features at length 4096 and n = 4. Its MLP is dense, with 12288 hidden features in
@@ -38,14 +41,14 @@ import multiprocessing
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from statistics import mean, median, quantiles
+from statistics import mean, median
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.command import add_output, check_output, require_cuda, rounded
 from benchmarks.models import step_times, training_step
-from benchmarks.timing import clocks, turns
+from benchmarks.timing import clocks, deciles, turns
 from geolab import kernels
 from geolab.models import Transformer, TransformerConfig
 from geolab.residuals import REGISTRY
@@ -62,6 +65,7 @@ SIZES = {"cuda": {"width": 2560, "layers": 4, "heads": 20, "hidden": 12288, "bat
 TABLE5 = EMHC | {"emhc-stream": EMHC_STREAM}
 # the inputs' size; each model of the table has its own width, depth and heads
 TABLE5_SIZE = {"width": 128, "batch": 64, "length": 127}
+AGAIN = "again"  # the first model a second time
 QUESTION = "training steps of every residual over those of the additive block"
 
 
@@ -90,8 +94,12 @@ def configuration(device: str, size: dict) -> TransformerConfig:
 
 
 def on_cpu(makers: Makers, modes: list[str], size: dict) -> list[dict]:
-    """One row per model and mode, from size["processes"] processes one after another."""
+    """One row per model and mode, from size["processes"] processes one after another. A copy of the
+    first model has a row, too.
+    """
     runs, processes = [], size["processes"]
+    first = next(iter(makers))
+    makers = makers | {f"{first} {AGAIN}": makers[first]}
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         for run in pool.imap(partial(_in_a_process, makers, modes, size), range(processes)):
             runs.append(run)
@@ -100,12 +108,11 @@ def on_cpu(makers: Makers, modes: list[str], size: dict) -> list[dict]:
     for name, make in makers.items():
         model = make()
         for mode in modes:
-            ratios = [run[name, mode] / run[next(iter(makers)), mode] for run in runs]
+            ratios = [run[name, mode] / run[first, mode] for run in runs]
             row = _row(name, mode, model)
             row["ms"] = rounded(1e3 * mean(run[name, mode] for run in runs))
             row["ratio"] = rounded(mean(ratios))
-            if processes > 1:
-                row["half width"] = rounded(interval(ratios)[1])
+            row["half width"] = rounded(interval(ratios)[1])
             rows.append(row)
     return rows
 
@@ -143,6 +150,7 @@ def _beside(plain: dict[tuple[str, str], Callable[[], None]], first: str, name: 
     """The rows of one model, which takes turns with the first model's steps."""
     print(f"{name}: {sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
     steps, rows = dict(plain), {mode: _row(name, mode, model) for mode in modes}
+    steps |= {(AGAIN, mode): step for (_, mode), step in plain.items()}
     for mode, row in rows.items():
         step = training_step(Run(model, mode), x)
         try:
@@ -155,41 +163,48 @@ def _beside(plain: dict[tuple[str, str], Callable[[], None]], first: str, name: 
     times = turns(steps, repeats, meanwhile=lambda: at_work.update(clocks()))
     for mode, row in rows.items():
         if "failed" not in row:
-            own, beside = times[name, mode], times[first, _against(mode)]
+            own, beside, again = (times[who] for who in (
+                (name, mode), (first, against(mode)), (AGAIN, against(mode))))
             row |= {"ms": rounded(1e3 * median(own)),
                     "ratio": rounded(median(own) / median(beside)),
                     "ms_deciles": [rounded(1e3 * x) for x in deciles(own)],
                     "ratio_deciles": [rounded(x) for x in deciles(
                         [a / b for a, b in zip(own, beside, strict=True)])],
-                    "clocks": at_work}
+                    "again": rounded(median(again) / median(beside)), "clocks": at_work}
         print(line(row), flush=True)
     return list(rows.values())
-
-
-def deciles(numbers: list[float]) -> tuple[float, float]:
-    """The first and the last decile; of a single number, this number."""
-    found = quantiles(numbers, n=10) if len(numbers) > 1 else numbers
-    return found[0], found[-1]
 
 
 def slopes(few: list[dict], many: list[dict]) -> list[dict]:
     """A row per model and mode of what one more layer takes: the differences between the rows at
     some layers and those at more of them, over those of the first model.
+
+    A row's deciles are the lowest and the highest that the deciles of both depths allow.
     """
-    def more(a: dict, b: dict) -> float:
-        return (b["ms"] - a["ms"]) / (b["layers"] - a["layers"])
+    def more(a: dict, b: dict) -> list[float]:
+        """The difference, and its bounds."""
+        (low, high), (lower, higher) = a["ms_deciles"], b["ms_deciles"]
+        return [ms / (b["layers"] - a["layers"])
+                for ms in (b["ms"] - a["ms"], lower - high, higher - low)]
 
     pairs = {(a["residual"], a["mode"]): (a, b) for a, b in zip(few, many, strict=True)
              if "ms" in a and "ms" in b}
-    first = few[0]["residual"]
-    return [{"residual": name, "mode": mode, "layers": "one more",
-             "parameters": (b["parameters"] - a["parameters"]) // (b["layers"] - a["layers"]),
-             "ms": rounded(more(a, b)),
-             "ratio": rounded(more(a, b) / more(*pairs[first, _against(mode)]))}
-            for (name, mode), (a, b) in pairs.items() if (first, _against(mode)) in pairs]
+    rows, first = [], few[0]["residual"]
+    for (name, mode), (a, b) in pairs.items():
+        if (first, against(mode)) in pairs:
+            (ms, least, most), own = more(a, b), (first, against(mode)) == (name, mode)
+            plain, low, high = more(*pairs[first, against(mode)])
+            within = [1.0, 1.0] if own else [least / high, most / low if low > 0 else float("inf")]
+            rows.append({
+                "residual": name, "mode": mode, "layers": "one more",
+                "parameters": (b["parameters"] - a["parameters"]) // (b["layers"] - a["layers"]),
+                "ms": rounded(ms), "ms_deciles": [rounded(least), rounded(most)],
+                "ratio": rounded(ms / plain), "ratio_deciles": list(map(rounded, within)),
+                "again": max(a["again"], b["again"], key=lambda ratio: abs(ratio - 1))})
+    return rows
 
 
-def _against(mode: str) -> str:
+def against(mode: str) -> str:
     """The mode of the first model by whose times a mode's are divided."""
     return "compiled" if MODES[mode][1] else "eager"
 
@@ -215,7 +230,8 @@ def line(row: dict) -> str:
         numbers = row["failed"]
     else:
         numbers = f"{row['ms']:>9.1f} ms  {row['ratio']:>6.3f}"
-        numbers += f" ± {row['half width']:.3f}" if "half width" in row else ""
+        numbers += (f" ± {row['half width']:.3f}" if "half width" in row else
+                    " ({:.3f} to {:.3f}), again {again:.3f}".format(*row["ratio_deciles"], **row))
     peak = f"  {row['peak_bytes'] / 2**30:>6.1f} GiB" if "peak_bytes" in row else ""
     return f"{row['residual']:<16} {row['mode']:<17} {numbers}{peak}"
 
@@ -250,8 +266,8 @@ def main(arguments: list[str] | None = None) -> None:
     if given.slope and (given.device == "cpu" or given.table5):
         parser.error("--slope measures the backbone on a CUDA device, got "
                      + ("--table5" if given.table5 else "--device cpu"))
-    if given.processes < 1:
-        parser.error(f"--processes must be at least 1, got {given.processes}")
+    if given.processes < 2:
+        parser.error(f"--processes must be at least 2, got {given.processes}: a row has a spread")
     check_output(parser, given)
     if given.device == "cuda":
         require_cuda(parser, "--device cpu measures without one")
@@ -261,7 +277,7 @@ def main(arguments: list[str] | None = None) -> None:
             for name, default in SIZES[given.device].items()}
     if given.table5:
         size = TABLE5_SIZE | {"repeats": size["repeats"]}
-    modes = list(dict.fromkeys([_against(mode) for mode in modes] + modes))
+    modes = list(dict.fromkeys([against(mode) for mode in modes] + modes))
     rows: list[dict] = []
 
     def makers(size: dict) -> Makers:

@@ -6,10 +6,12 @@ cache, and long enough that the time of a launch doesn't matter. Functions that 
 turns.
 """
 
+import random
 import subprocess
+import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from statistics import median
+from statistics import median, quantiles
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -110,6 +112,30 @@ def turns(runs: Mapping[Name, Callable[[], object]], rounds: int, warm_up: int =
     torch.cuda.synchronize()
     return {name: [row[i].elapsed_time(row[i + 1]) / 1e3 for row in marks[warm_up:]]
             for i, name in enumerate(runs)}
+
+
+def cpu_turns(runs: Mapping[Name, Callable[[], object]], rounds: int, warm_up: int = 2,
+              clock: Callable[[], float] = time.process_time) -> dict[Name, list[float]]:
+    """Seconds of each run in each round, without a device; every round has its own order.
+
+    By default they are CPU seconds of this process: other programs on the machine don't count.
+    """
+    order = random.Random(0)
+    rows = []
+    for _ in range(warm_up + rounds):
+        row = {}
+        for name in order.sample(list(runs), len(runs)):
+            start = clock()
+            runs[name]()
+            row[name] = clock() - start
+        rows.append(row)
+    return {name: [row[name] for row in rows[warm_up:]] for name in runs}
+
+
+def deciles(numbers: Sequence[float]) -> tuple[float, float]:
+    """The first and the last decile; of a single number, this number."""
+    found = quantiles(numbers, n=10) if len(numbers) > 1 else numbers
+    return found[0], found[-1]
 
 
 def cache_bytes() -> int:

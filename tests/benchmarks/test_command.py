@@ -16,8 +16,9 @@ COMMANDS = {"assembly": ([], "passes", []),
             "kernels": (["--interpret", "--only", "stream_read"], "run", {"rows": []}),
             "layouts": ([], "compiled", []),
             "mixes": ([], "measured", []),
-            "profile": (["--device", "cpu"], "measure", {"rows": [], "step_us": 1.0}),
-            "steps": (["--device", "cpu"], "on_cpu", [])}
+            "profile": (["--device", "cpu"], "measure", {"rows": [], "step_us": 1.0, "again": 1.0}),
+            "steps": (["--device", "cpu"], "on_cpu", []),
+            "tokens": (["--device", "cpu", "--batch", "1"], "measure", [])}
 
 
 @pytest.fixture(params=COMMANDS)
@@ -34,8 +35,9 @@ def run(request, monkeypatch):
     def called(*more):
         return module.main([*arguments, *more])
 
-    # benchmarks.kernels writes a file per operator
-    called.suffix = ".stream_read.json" if request.param == "kernels" else ".json"
+    # benchmarks.kernels writes a file per operator, benchmarks.tokens one per number of sequences
+    called.suffix = {"kernels": ".stream_read.json", "tokens": ".batch-1.json"}.get(
+        request.param, ".json")
     return called
 
 

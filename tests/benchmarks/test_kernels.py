@@ -69,8 +69,9 @@ def test_in_the_interpreter_it_writes_errors_and_no_times(tmp_path, capsys):
     kept = json.loads((tmp_path / "kernels.stream_read.json").read_text())
     assert [row["contender"] for row in kept["rows"]][:2] == ["kernel", "eager"]
     assert "compiled" not in {row["contender"] for row in kept["rows"]}
-    assert all(max(row["error"].values()) < 1e-4 for row in kept["rows"])
-    assert all(row["right"] == {"forward": True, "backward": True} for row in kept["rows"])
+    done = [row for row in kept["rows"] if "failed" not in row]  # a peer may not be installed
+    assert all(max(row["error"].values()) < 1e-4 for row in done)
+    assert all(row["right"] == {"forward": True, "backward": True} for row in done)
     assert not any("us" in row for row in kept["rows"]) and kept["versions"]["triton"]
     assert capsys.readouterr().out.count("stream_read") == len(kept["rows"])
 

@@ -32,7 +32,7 @@ def check_row(line, trunk, causal):
 def test_there_is_one_row_per_residual_and_one_for_torch(capsys):
     table.main(SMALL)
     printed = rows(capsys.readouterr().out)
-    assert list(printed) == ["residual", *REGISTRY, "(torch's own)"]
+    assert list(printed) == ["residual", *REGISTRY, "(additive again)", "(torch's own)"]
     for name in REGISTRY:
         check_row(printed[name], small(name), "yes")
         assert printed[name].endswith(REGISTRY[name].spectrum)
@@ -40,13 +40,14 @@ def test_there_is_one_row_per_residual_and_one_for_torch(capsys):
                for name in ("additive", "delta", "mgt", "emhc-hybrid"))
     assert all(re.search(r" 64 +yes ", printed[name])
                for name in ("delta-matrix", "hyper", "mhc", "jpmhc", "emhc-stream"))
-    assert " 1.00 " in printed["additive"]
+    assert " 1.00 0.00 " in printed["additive"]  # and its spread
 
 
 def test_the_variants_are_rows_of_the_same_table_and_those_that_leak_are_labelled(capsys):
     table.main([*SMALL, "--variants"])
     printed = rows(capsys.readouterr().out)
-    assert list(printed) == ["residual", "additive", *table.VARIANTS, "(torch's own)"]
+    assert list(printed) == ["residual", "additive", *table.VARIANTS, "(additive again)",
+                             "(torch's own)"]
     end = printed["residual"].index("causal") + len("causal")
     for name, (residual, options) in table.VARIANTS.items():
         trunk = small(residual, **options)

@@ -5,12 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from shared_clock import lacks
 
 from benchmarks import steps
 from geolab.models import Transformer
 
 TINY = ["--width", "16", "--layers", "1", "--heads", "2", "--hidden", "32", "--batch", "2",
-        "--length", "5", "--repeats", "1", "--processes", "1"]
+        "--length", "5", "--repeats", "1", "--processes", "2"]
 SIZE = {"width": 16, "batch": 2, "length": 5, "repeats": 3}
 
 
@@ -19,11 +20,15 @@ def test_on_a_cpu_each_ratio_is_to_the_additive_block(tmp_path):
     steps.main(["--device", "cpu", "--only", "delta,mhc", *TINY, "--out", str(path)])
     kept = json.loads(path.read_text())
     rows = {row["residual"]: row for row in kept["rows"]}
-    assert list(rows) == ["additive", "delta", "mhc"]
+    assert not lacks(kept)
+    assert list(rows) == ["additive", "delta", "mhc", "additive again"]
     assert kept["device"] == "cpu" and kept["size"]["width"] == 16 and kept["threads"] == 1
-    assert all(row["ratio"] == pytest.approx(row["ms"] / rows["additive"]["ms"], rel=1e-2)
+    assert rows["additive"]["ratio"] == 1 and rows["additive"]["half width"] == 0
+    # the mean of two processes' ratios, and the ratio of their mean times
+    assert all(0.5 < row["ratio"] / (row["ms"] / rows["additive"]["ms"]) < 2
                for row in rows.values())
     assert rows["additive"]["parameters"] < rows["mhc"]["parameters"]
+    assert all(row["half width"] >= 0 for row in rows.values())
 
 
 def test_the_models_of_table_5_are_measured_over_their_gpt(monkeypatch, capsys):
@@ -36,9 +41,10 @@ def test_the_models_of_table_5_are_measured_over_their_gpt(monkeypatch, capsys):
                 "--processes", "2"])
     first, second, *printed = [row.split() for row in capsys.readouterr().out.splitlines()]
     assert first[0] == "1" and second[0] == "2"
-    assert [row[0] for row in printed] == ["emhc-gpt", "emhc-hybrid"]
+    assert [row[0] for row in printed] == ["emhc-gpt", "emhc-hybrid", "emhc-gpt"]
     assert printed[0][-3:] == ["1.000", "±", "0.000"]
     assert printed[1][-2] == "±" and float(printed[1][-1]) >= 0
+    assert printed[2][1] == "again"  # how far the GPT is from its own copy
 
 
 def test_on_a_device_every_mode_is_measured_beside_the_additive_block_in_the_same_mode(monkeypatch):
@@ -50,7 +56,8 @@ def test_on_a_device_every_mode_is_measured_beside_the_additive_block_in_the_sam
         for step in runs.values():
             step()
         meanwhile()
-        return {name: [1e-3 * milliseconds[name]] * rounds for name in runs}
+        again = {("again", mode): ("additive", mode) for _, mode in runs}
+        return {name: [1e-3 * milliseconds[again.get(name, name)]] * rounds for name in runs}
 
     monkeypatch.setattr(steps, "turns", turns)
     monkeypatch.setattr(steps, "clocks", lambda: {"MHz": 1980.0})
@@ -61,10 +68,11 @@ def test_on_a_device_every_mode_is_measured_beside_the_additive_block_in_the_sam
     models = {name: partial(Transformer, config, name) for name in ("additive", "mhc")}
     rows = [row for found in steps.on_cuda(models, ["eager", "kernels", "compiled"], SIZE,
                                            device="cpu") for row in found]
+    assert not lacks({"rows": rows})
     ratios = {row["mode"]: row["ratio"] for row in rows if row["residual"] == "mhc"}
     assert ratios == {"eager": 2, "kernels": 1.1, "compiled": 1.6}
     assert all(row["peak_bytes"] == 2**30 and row["clocks"] == {"MHz": 1980.0}
-               and row["ratio_deciles"] == [row["ratio"]] * 2 for row in rows)
+               and row["ratio_deciles"] == [row["ratio"]] * 2 and row["again"] == 1 for row in rows)
 
 
 def test_a_mode_that_fails_is_a_row_with_its_message(monkeypatch):
@@ -87,13 +95,18 @@ def test_a_mode_that_fails_is_a_row_with_its_message(monkeypatch):
 
 
 def test_one_more_layer_takes_what_the_depths_differ_by():
-    def row(name, layers, ms):
-        return {"residual": name, "mode": "eager", "layers": layers, "ms": ms, "parameters": layers}
+    def row(name, layers, ms, again=1.0):
+        return {"residual": name, "mode": "eager", "layers": layers, "ms": ms, "parameters": layers,
+                "ms_deciles": [ms - 1, ms + 1], "again": again}
 
-    few = [row("additive", 4, 50.0), row("mhc", 4, 60.0)]
-    many = [row("additive", 8, 90.0), row("mhc", 8, 110.0)]
+    few = [row("additive", 4, 50.0), row("mhc", 4, 60.0, again=0.98)]
+    many = [row("additive", 8, 90.0), row("mhc", 8, 110.0, again=1.01)]
     plain, mhc = steps.slopes(few, many)
+    assert not lacks({"rows": [plain, mhc]})
     assert plain["ms"] == 10 and plain["ratio"] == 1 and mhc["ms"] == 12.5 and mhc["ratio"] == 1.25
+    assert plain["ms_deciles"] == [9.5, 10.5] and mhc["ms_deciles"] == [12, 13]
+    assert plain["ratio_deciles"] == [1, 1] and mhc["again"] == 0.98
+    assert mhc["ratio_deciles"] == pytest.approx([12 / 10.5, 13 / 9.5], rel=1e-3)
     assert steps.slopes(few, [many[0], {"residual": "mhc", "mode": "eager"}]) == [plain]
 
 
@@ -106,7 +119,7 @@ def test_the_backbone_on_a_device_is_as_wide_as_it_says():
 
 @pytest.mark.parametrize("arguments, message", [
     (["--only", "plus"], "--only must be among additive, "), (["--modes", "fast"], "got fast"),
-    (["--device", "cpu", "--processes", "0"], "--processes must be at least 1, got 0"),
+    (["--device", "cpu", "--processes", "1"], "--processes must be at least 2, got 1"),
     (["--device", "cpu", "--modes", "kernels"], "kernels need a CUDA device"),
     (["--device", "cpu", "--slope"], "--slope measures the backbone on a CUDA device"),
     pytest.param([], "PyTorch sees none",
