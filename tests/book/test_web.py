@@ -4,6 +4,7 @@ import re
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
+import geolab_book
 import geolab_web as web
 import pytest
 
@@ -70,6 +71,16 @@ def test_a_lost_reader_finds_the_way_from_any_depth():
     assert (name, template) == ("404", "page.html") and 'href="book/intro.html"' in context["body"]
     web.head(app, name, template, context, None)
     assert context["metatags"].startswith(f'<base href="{BASE}">')
+
+
+@pytest.mark.parametrize("url", ["", "https://github.com/someone/book"])
+def test_buttons_lead_to_the_repository_where_its_address_is_known(url):
+    options = {"repository_url": url, "launch_buttons": {"colab_url": "https://colab"}}
+    config = SimpleNamespace(html_title="A book", html_static_path=[], html_theme_options=options)
+    geolab_book.with_the_address(None, config)
+    assert options.get("use_repository_button", False) == bool(options["launch_buttons"])
+    assert bool(options["launch_buttons"]) == bool(url)
+    assert getattr(config, "html_baseurl", "") == (BASE if url else "")
 
 
 def test_the_footer_cites_what_citation_cff_says():
