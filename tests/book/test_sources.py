@@ -5,9 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 from geolab_plain import myst
 from pybtex.database import parse_file
+
+import paper
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = [*sorted(ROOT.glob("notebooks/*.ipynb")), *sorted(ROOT.glob("book/*.ipynb"))]
@@ -34,9 +35,7 @@ def text(path: Path) -> str:
 
 
 def toc() -> list[str]:
-    contents = yaml.safe_load((ROOT / "_toc.yml").read_text())
-    chapters = [chapter["file"] for part in contents["parts"] for chapter in part["chapters"]]
-    return [contents["root"], *chapters]
+    return [name for name, _ in paper.contents()]
 
 
 def test_the_answer_about_bytes_is_the_stored_count():
@@ -79,33 +78,8 @@ def test_a_reader_can_open_the_source_behind_every_entry_of_the_bibliography():
     assert without == WITHOUT_LINK
 
 
-@names
-def test_every_colab_link_opens_a_file_of_the_repository(path):
-    link = r"https://colab\.research\.google\.com/github/[^)\s\"]*?/blob/[^/)\s]+/([^)\s\"]+)"
-    opened = re.findall(link, path.read_text())
-    assert not [name for name in opened if not (ROOT / name).is_file()]
-
-
 @pytest.mark.parametrize("path", READ_ON_GITHUB, ids=lambda path: path.name)
 def test_every_relative_link_names_a_file(path):
     linked = re.findall(r"\]\((?!https?:|mailto:|#)([^)\s#]+)", path.read_text())
     assert not [name for name in linked if not (path.parent / name).exists()]
 
-
-def places(path: Path) -> set[str]:
-    """What a link to a page may name: its headings, as GitHub spells them, and its ids."""
-    told = text(path)
-    heads = re.findall(r"^#+ (.+)$", told, re.M)
-    slugs = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
-    named = re.findall(r"^\(([\w-]+)\)=$|id=\"([\w-]+)\"|^:(?:label|name): ([\w-]+)$|\(([\w-]+)\)$",
-                       told, re.M)
-    return slugs | {name for names in named for name in names if name}
-
-
-@names
-def test_every_link_to_a_place_of_another_page_leads_to_one(path):
-    plain = path.read_text()
-    made = {"hypotheses.ipynb", "ledger.ipynb"}  # whose rows have ids that a cell writes
-    for name, place in re.findall(r"\]\((?!https?:)([^)\s#]+\.(?:ipynb|md))#([\w-]+)\)", plain):
-        target = path.parent / name
-        assert target.name in made or place in places(target), f"{name}#{place}"

@@ -1,27 +1,18 @@
 """What the site says of itself to search engines, social networks and lost readers."""
 
-import importlib.util
 import re
-from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
+import geolab_book
+import geolab_web as web
 import pytest
 
-EXTENSION = Path(__file__).resolve().parents[2] / "book/_ext/geolab_web.py"
 BASE = "https://someone.github.io/book/"
 
 
-@pytest.fixture(scope="module")
-def web():
-    spec = importlib.util.spec_from_file_location("geolab_web", EXTENSION)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(params=["", BASE], ids=["no address", "an address"])
-def site(request, web, tmp_path):
+def site(request, tmp_path):
     """A site of two pages, as the extension leaves it."""
     config = SimpleNamespace(html_title="A <book>", html_baseurl=request.param)
     app = SimpleNamespace(config=config, outdir=str(tmp_path), builder=SimpleNamespace(name="html"),
@@ -70,11 +61,11 @@ def test_the_library_of_icons_is_left_out(site):
      "</table><p>This isn't a table but a whole sentence of the running text, at last.</p>",
      "This isn't a table but a whole sentence of the running text, at last."),
 ])
-def test_a_page_is_described_by_its_first_plain_sentences(web, body, said):
+def test_a_page_is_described_by_its_first_plain_sentences(body, said):
     assert web.description(body) == said
 
 
-def test_a_lost_reader_finds_the_way_from_any_depth(web):
+def test_a_lost_reader_finds_the_way_from_any_depth():
     app = SimpleNamespace(config=SimpleNamespace(html_title="A book", html_baseurl=BASE))
     (name, context, template), = web.lost_page(app)
     assert (name, template) == ("404", "page.html") and 'href="book/intro.html"' in context["body"]
@@ -82,7 +73,17 @@ def test_a_lost_reader_finds_the_way_from_any_depth(web):
     assert context["metatags"].startswith(f'<base href="{BASE}">')
 
 
-def test_the_footer_cites_what_citation_cff_says(web):
+@pytest.mark.parametrize("url", ["", "https://github.com/someone/book"])
+def test_buttons_lead_to_the_repository_where_its_address_is_known(url):
+    options = {"repository_url": url, "launch_buttons": {"colab_url": "https://colab"}}
+    config = SimpleNamespace(html_title="A book", html_static_path=[], html_theme_options=options)
+    geolab_book.with_the_address(None, config)
+    assert options.get("use_repository_button", False) == bool(options["launch_buttons"])
+    assert bool(options["launch_buttons"]) == bool(url)
+    assert getattr(config, "html_baseurl", "") == (BASE if url else "")
+
+
+def test_the_footer_cites_what_citation_cff_says():
     options = {"repository_url": "https://github.com/someone/book", "repository_branch": "main"}
     web.footer(None, SimpleNamespace(html_theme_options=options, copyright="2026"))
     footer = options["extra_footer"]

@@ -81,33 +81,42 @@ def test_an_unknown_session_is_named(wanted):
         chosen(NAMES, [wanted])
 
 
-def test_formulas_of_feedback_need_no_network(tmp_path):
-    """nbgrader takes the course's macro for MathJax, and the page shows questions alone."""
+@pytest.fixture
+def course(tmp_path):
+    """A course's folder with its settings and the script of its formulas."""
     shutil.copy(class_kit.ROOT / "classes/nbgrader_config.py", tmp_path)
     class_kit.formulas("/* sets {{formulas}} and 5 % */", tmp_path)
-    config = PyFileConfigLoader("nbgrader_config.py", path=str(tmp_path)).load_config()
-    course = CourseDirectory(config=config, root=str(tmp_path))
+    return tmp_path
+
+
+def require_formulas(page: str) -> None:
+    """Assert that a page has the script of the formulas and needs no network."""
+    assert page.count("/* sets {{formulas}} and 5 % */") == 1
+    assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=.https?:", page)
+
+
+def test_formulas_of_feedback_need_no_network(course):
+    """nbgrader takes the course's macro for MathJax, and the page shows questions alone."""
+    config = PyFileConfigLoader("nbgrader_config.py", path=str(course)).load_config()
+    course = CourseDirectory(config=config, root=str(course))
     feedback = HTMLExporter(config=GenerateFeedback(coursedir=course, config=config).config)
     known = {"notebook": "02", "student": "anna", "score": 1, "max_score": 2, "late_penalty": 0}
     cells = [new_markdown_cell("A chapter."), new_markdown_cell("**Question.** A $x$.")]
     page, _ = feedback.from_notebook_node(new_notebook(cells=cells), resources={"nbgrader": known})
-    assert page.count("/* sets {{formulas}} and 5 % */") == 1 and "A $x$." in page
-    assert "A chapter." not in page
+    require_formulas(page)
+    assert "A $x$." in page and "A chapter." not in page
     assert 'inlineMath: [["$", "$"], ["\\\\(", "\\\\)"]]' in page and "(Score: 1" in page
-    assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=.https?:", page)
 
 
-def test_formulas_of_formgrader_need_no_network(tmp_path, monkeypatch):
+def test_formulas_of_formgrader_need_no_network(course, monkeypatch):
     """Its server extension, started in the course's folder, takes the same macro."""
-    shutil.copy(class_kit.ROOT / "classes/nbgrader_config.py", tmp_path)
-    class_kit.formulas("/* sets {{formulas}} and 5 % */", tmp_path)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(course)
     formgrader, server = FormgradeExtension(), SimpleNamespace(settings={})
-    formgrader.root_dir = str(tmp_path)
+    formgrader.root_dir = str(course)
     formgrader.initialize([])
     formgrader.init_tornado_settings(server)
     page, _ = server.settings["nbgrader_exporter"].from_notebook_node(
         new_notebook(cells=[new_markdown_cell("A $x$.")]),
         resources={"base_url": "", "notebook_id": "02", "index": 0, "total": 1})
-    assert page.count("/* sets {{formulas}} and 5 % */") == 1 and "Submission 1 / 1" in page
-    assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=.https?:", page)
+    require_formulas(page)
+    assert "Submission 1 / 1" in page

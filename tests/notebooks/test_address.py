@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,8 @@ import yaml
 import address as tool
 
 ROOT = Path(__file__).resolve().parents[2]
-IGNORED = [".git", *(line.strip("/") for line in (ROOT / ".gitignore").read_text().split())]
-PACKAGES = ("geolab", "studies", "benchmarks")
+IGNORED = [".git", *(line.strip("/") for line in (ROOT / ".gitignore").read_text().split()),
+           ".ruff_cache", "results", "geolab", "studies", "benchmarks", "tests"]
 HERS = "https://github.com/a-reader/her-copy"
 LINK = re.compile(r"https://(?:colab\.research\.google\.com/)?github(?:\.com)?/[^)\s\"'\\]+")
 
@@ -61,8 +60,7 @@ def require_address(root: Path, url: str, branch: str) -> None:
 def copy(tmp_path) -> Path:
     """The repository, without its history."""
     root = tmp_path / "copy"
-    left = shutil.ignore_patterns(*IGNORED, ".ruff_cache", "results", *PACKAGES, "tests")
-    shutil.copytree(ROOT, root, ignore=left)
+    shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*IGNORED))
     return root
 
 
@@ -82,28 +80,20 @@ def test_a_remote_in_any_form_is_understood(remote, url):
     assert tool.on_github(remote) == url
 
 
-def test_it_is_taken_from_git(copy):
+def test_it_is_taken_from_git_from_github_or_by_hand_and_replaces_the_one_before(copy):
     subprocess.run(["git", "init", "-q", copy], check=True)
     remote = "git@github.com:a-reader/her-copy.git"
     subprocess.run(["git", "-C", copy, "remote", "add", "origin", remote], check=True)
     assert address(copy).returncode == 0
     require_address(copy, HERS, "main")
-
-
-def test_on_github_it_is_that_of_the_repository_that_runs(copy):
-    assert address(copy, "--url", "https://github.com/the/parent").returncode == 0
-    running = {"GITHUB_REPOSITORY": "a-reader/her-copy", "GITHUB_REF_NAME": "spring"}
+    # on GitHub, it is that of the repository that runs
+    running = {"GITHUB_REPOSITORY": "the/parent", "GITHUB_REF_NAME": "spring"}
     assert address(copy, **running).returncode == 0
-    require_address(copy, HERS, "spring")
+    require_address(copy, "https://github.com/the/parent", "spring")
+    assert address(copy, "--url", HERS, "--branch", "summer").returncode == 0
+    require_address(copy, HERS, "summer")
     assert not [path for path, text in texts(copy).items() if "the/parent" in text]
-
-
-def test_by_hand_it_is_what_was_given(copy):
-    assert address(copy, "--url", HERS, "--branch", "spring").returncode == 0
-    require_address(copy, HERS, "spring")
-
-
-def test_an_address_that_colab_cannot_open_is_refused_and_nothing_is_changed(copy):
+    # one that Colab can't open is refused, and nothing is changed
     before = texts(copy)
     refused = address(copy, "--url", "https://example.org/a/book")
     assert refused.returncode == 2
@@ -137,26 +127,22 @@ def test_check_names_what_is_out_of_date_and_changes_nothing(copy):
     assert texts(copy) == before
 
 
-def test_the_setup_cell_works_on_colab_at_its_second_run_too(tmp_path, monkeypatch):
-    """It doesn't clone again, and it sets the path each time."""
-    calls, there = [], []
-    source = tool.SETUP.format(url=HERS, branch="main")
-    monkeypatch.setitem(sys.modules, "google.colab", object())
-    monkeypatch.setattr(subprocess, "run",
-                        lambda command, check: (calls.append(command), there.append(1)))
-    monkeypatch.setattr(os.path, "exists", lambda path: bool(there))
+@pytest.mark.parametrize("place, clones", [("Colab", 1), ("Kaggle", 1), ("elsewhere", 0)])
+def test_the_setup_cell_clones_once_and_sets_the_path_each_time(monkeypatch, place, clones):
+    calls = []
+    monkeypatch.delenv("KAGGLE_KERNEL_RUN_TYPE", raising=False)
+    if place == "Colab":
+        monkeypatch.setitem(sys.modules, "google.colab", object())
+        with pytest.raises(RuntimeError, match="make address"):
+            exec(tool.SETUP_UNKNOWN, {})
+    if place == "Kaggle":
+        monkeypatch.setenv("KAGGLE_KERNEL_RUN_TYPE", "Interactive")
+    monkeypatch.setattr(subprocess, "run", lambda command, check: calls.append(command))
+    monkeypatch.setattr(os.path, "exists", lambda path: bool(calls))
     for _ in range(2):
         monkeypatch.setattr(sys, "path", [])
-        exec(source, {})
-        assert len(calls) == 1 and sys.path == ["/content/book"]
-    with pytest.raises(RuntimeError, match="make address"):
-        exec(tool.SETUP_UNKNOWN, {})
-
-
-@pytest.mark.parametrize("name", [*PACKAGES, "notebooks"])
-def test_a_clone_on_the_path_has_every_package(name):
-    """The setup cell puts the folder of the clone on the path, as this one is."""
-    assert PathFinder.find_spec(name, [str(ROOT)])
+        exec(tool.SETUP.format(url=HERS, branch="main"), {})
+        assert len(calls) == clones and sys.path == ["/content/book"] * clones
 
 
 def test_setup_is_the_first_code_cell_and_leaves_the_page(notebook):

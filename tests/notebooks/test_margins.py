@@ -44,6 +44,8 @@ CELLS = {
     "a small gap": ("y = x + 3e-9\nassert (y > x + 2e-9).all()", "error / tolerance"),
     "a close rank": ("assert torch.linalg.matrix_rank(torch.diag(torch.tensor([1, 1e-15]))) == 2",
                      "error / tolerance 4"),
+    "told apart": ("assert not torch.allclose(x, x + 3e-9, rtol=0, atol=2e-9)",
+                   "error / tolerance 6"),
     "reasoned": ("assert (x + 1e-9 - x).abs().max() < 2e-9  # exact: this is a sum of two", None),
     "by chance": ("assert x.mean() < 0.7", "by chance"),
     "far from chance": ("assert x.mean().abs() < 99.5", None),

@@ -76,9 +76,8 @@ def curve(of):
     (lambda x, beta: np.sin(x + beta), np.linspace(0, 1, 7), True),
     (lambda x, beta: np.sin(x + beta), [0, 1, 3], False),  # bends too much
     (lambda x, beta: 0 * x + (beta > 0.3), [0, 0.1, 0.2, 0.45, 0.6], False)])  # a jump
-def test_wrong_pictures_between_frames_warn_and_are_left_out(monkeypatch, of, values, right):
-    monkeypatch.setenv("GEOLAB_EXPLORE", "static")
-
+@pytest.mark.usefixtures("static")
+def test_wrong_pictures_between_frames_warn_and_are_left_out(of, values, right):
     def shown():
         return explore(curve(of), beta=slider(values, smooth=True)).data
 
@@ -91,10 +90,9 @@ def test_wrong_pictures_between_frames_warn_and_are_left_out(monkeypatch, of, va
 
 
 @pytest.mark.parametrize("bent", [0, 6])
-def test_a_pad_whose_picture_within_a_cell_is_wrong_goes_in_steps(monkeypatch, bent):
+@pytest.mark.usefixtures("static")
+def test_a_pad_whose_picture_within_a_cell_is_wrong_goes_in_steps(bent):
     """Where both sliders start, neither bends: only a look at the middle of a cell finds it."""
-    monkeypatch.setenv("GEOLAB_EXPLORE", "static")
-
     def draw(beta, gate):
         """A point."""
         figure, axes = figures.subplots(height=1.5)
@@ -116,19 +114,13 @@ def test_a_pad_whose_picture_within_a_cell_is_wrong_goes_in_steps(monkeypatch, b
 @pytest.mark.parametrize("values, buttons", [
     ([0.5], False), ([0, 1], True), ([0, 1, 2], False), (["a"], False), (["a", "b"], True),
     (["none", 1, 3, 9], True), (list("abcde"), True), (list("abcdef"), False)])
-def test_two_values_or_a_few_words_are_buttons(monkeypatch, values, buttons):
-    monkeypatch.setenv("GEOLAB_EXPLORE", "static")
+@pytest.mark.usefixtures("static")
+def test_two_values_or_a_few_words_are_buttons(values, buttons):
+    def empty(beta):
+        """Nothing."""
+        return figures.subplots(height=1)[0]
+
     assert slider(values).choice == buttons
     page = explore(empty, beta=slider(values, "which")).data
     assert page.count('type="radio"') == len(values) * buttons
     assert page.count(" checked>") == buttons and page.count('type="range"') == (not buttons)
-
-
-def empty(beta):
-    """Nothing."""
-    return figures.subplots(height=1)[0]
-
-
-def test_words_are_never_smooth():
-    with pytest.raises(ValueError, match=r"smooth values must be numbers, got \['a', 'b'\]"):
-        slider(["a", "b"], smooth=True)

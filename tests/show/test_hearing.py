@@ -41,13 +41,10 @@ def test_a_weight_above_the_largest_fills_its_place():
     assert np.isclose(small[2, 2].get_width() ** 2 / drawn[1, 1].get_width() ** 2, 0.04)
 
 
-def test_axes_say_who_hears_whom():
-    figure = triangles({"plain": A})
-    axes, = figure.axes
-    assert axes.get_title() == "plain" and axes.get_ylabel() == "who hears"
-    assert figure.get_supxlabel() == "whose output (0: the embedding)"
+def test_the_exit_stands_below_all_layers():
+    axes, = triangles({"plain": A}).axes
+    assert axes.get_title() == "plain" and axes.yaxis_inverted()
     assert [label.get_text() for label in axes.get_yticklabels()][-1] == "exit"
-    assert axes.yaxis_inverted()
 
 
 @pytest.mark.parametrize("weights", [{}, {"a": [1, 2]}, {"a": [[1, 2]]}])

@@ -1,4 +1,4 @@
-"""What stands on the page before any network is loaded, and what is refused."""
+"""What a page and a notebook bring of networks, and what is refused."""
 
 import pytest
 from bs4 import BeautifulSoup
@@ -19,16 +19,13 @@ def shown(**given) -> BeautifulSoup:
     return BeautifulSoup(network(**given).data, "html.parser")
 
 
-def test_without_a_script_the_first_picture_and_a_sentence_stand_there(given):
-    page = shown(**given)
-    assert page.find(class_="geolab-fields").has_attr("hidden")
-    assert "JavaScript" in page.find(class_="geolab-untyped").text and "still" in page.text
-
-
-def test_a_page_brings_no_weights_and_a_notebook_brings_all(given, monkeypatch):
-    monkeypatch.setenv("GEOLAB_EXPLORE", "static")
+@pytest.mark.usefixtures("static")
+def test_a_page_brings_no_weights(given):
     assert shown(**given).find("script") is None
-    monkeypatch.delenv("GEOLAB_EXPLORE")
+
+
+@pytest.mark.usefixtures("live")
+def test_a_notebook_brings_all_weights(given):
     assert all(f"weights of {name}" in network(**given).data for name in given["weights"])
 
 

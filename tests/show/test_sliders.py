@@ -2,11 +2,11 @@ import html
 import itertools
 import json
 import re
-from html.parser import HTMLParser
 
 import ipywidgets
 import numpy as np
 import pytest
+from bs4 import BeautifulSoup
 from IPython.display import HTML
 
 from geolab.show import figures
@@ -30,41 +30,9 @@ def titled(beta, title="plain"):
     return figure
 
 
-@pytest.fixture
-def live(monkeypatch):
-    monkeypatch.delenv("GEOLAB_EXPLORE", raising=False)
-
-
-@pytest.fixture
-def static(monkeypatch):
-    monkeypatch.setenv("GEOLAB_EXPLORE", "static")
-
-
-class Page(HTMLParser):
-    """The tags of a page in order, and the text of its JSON script."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.tags, self.data, self.depth = [], "", 0
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-        self.depth += tag not in ("input",)
-
-    def handle_startendtag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-
-    def handle_endtag(self, tag):
-        self.depth -= 1
-
-    def handle_data(self, data):
-        if self.tags and self.tags[-1] == ("script", {"type": "application/json"}):
-            self.data += data
-
-    def of(self, name):
-        return [attributes for tag, attributes in self.tags if tag == name]
+def data_of(page):
+    """The JSON that a page's script reads."""
+    return json.loads(page.find("script", type="application/json").string)
 
 
 def shown(box):
@@ -89,7 +57,6 @@ class TestLive:
         for beta in (2, 0, 1):
             box.sliders["beta"].value = beta
             assert shown(box) == figures.svg(point(beta))
-
 
     def test_it_shows_picture_sliders_and_message_in_order(self):
         box = explore(point, beta=[0, 1], gate=[0, 1])
@@ -131,11 +98,6 @@ class TestLive:
         box.sliders["gate"].value, box.sliders["beta"].value = 1, 2
         assert shown(box) == figures.svg(point(2, 1))
 
-    def test_values_may_be_words(self):
-        box = explore(titled, beta=[0], title=["one", "two"])
-        box.sliders["title"].value = "one"
-        assert shown(box) == figures.svg(titled(0, "one"))
-
     def test_a_later_error_shows_and_keeps_the_picture_and_passes(self):
         def fails_at_two(beta):
             """A point."""
@@ -163,10 +125,10 @@ class TestStatic:
     def page(self, draw=point, **values):
         page = explore(draw, **values)
         assert isinstance(page, HTML)
-        return page.data
+        return BeautifulSoup(page.data, "html.parser")
 
     def test_every_frame_is_its_figure_exactly(self):
-        data = json.loads(Page(self.page(**self.VALUES)).data)
+        data = data_of(self.page(**self.VALUES))
         drawn = frames(data)
         combinations = list(itertools.product(*self.VALUES.values()))
         assert len(drawn) == len(combinations) == len(set(drawn)) == 12
@@ -174,33 +136,30 @@ class TestStatic:
             assert frame == figures.svg(point(beta, gate))
 
     def test_frames_share_their_lines(self):
-        data = json.loads(Page(self.page(**self.VALUES)).data)
+        data = data_of(self.page(**self.VALUES))
         assert len(data["lines"]) < 2 * len(frames(data)[0].splitlines())
         # lines that repeat do not cut a frame into pieces
         assert max(len(runs) for runs in data["frames"]) < 20
 
-
     def test_sliders_start_at_the_middle_frame_and_carry_their_names(self):
-        page = Page(self.page(**self.VALUES))
+        page = self.page(**self.VALUES)
         inputs = [tuple(tag[key] for key in ("type", "min", "max", "value", "aria-label"))
-                  for tag in page.of("input")]
+                  for tag in page.find_all("input")]
         assert inputs == [("range", "0", "3", "2", "beta"), ("range", "0", "2", "1", "gate")]
-        data = json.loads(page.data)
+        data = data_of(page)
         assert data["values"] == [["0", "0.5", "1", "2"], ["0.25", "0.5", "0.75"]]
         assert data["names"] == ["β", "γ"]
 
     def test_a_slider_of_ones_own_has_words_marks_and_a_start(self):
         beta = slider([0, 0.5, 1, 2], "how much", marks={1: "a line", 2: "a mirror"}, start=0.5)
-        page = Page(self.page(beta=beta))
-        (track,) = page.of("input")
+        page = self.page(beta=beta)
+        (track,) = page.find_all("input")
         assert (track["value"], track["aria-label"]) == ("1", "beta, how much")
-        buttons = page.of("button")
-        marks = [tag for tag in buttons if "data-at" in tag]
-        assert [(tag["data-at"], tag["style"]) for tag in marks] == [
+        assert [(tag["data-at"], tag["style"]) for tag in page.select("button[data-at]")] == [
             ("2", "left:66.67%"), ("3", "left:100%")]
-        assert sum("data-play" in tag for tag in buttons) == 1
-        assert [tag["data-step"] for tag in buttons if "data-step" in tag] == ["-1", "1"]
-        assert figures.svg(point(0.5)).strip() in self.page(beta=beta)
+        assert len(page.select("button[data-play]")) == 1
+        assert [tag["data-step"] for tag in page.select("button[data-step]")] == ["-1", "1"]
+        assert figures.svg(point(0.5)).strip() in explore(point, beta=beta).data
 
     def test_a_pad_stands_before_other_sliders_with_a_line_for_each_mark(self):
         def two(beta, title, gate):
@@ -209,27 +168,27 @@ class TestStatic:
             figure.axes[0].set_title(title)
             return figure
 
-        page = Page(self.page(two, beta=slider([0, 1, 2, 3], marks={1: "a line", 3: "the end"}),
-                              title=["one", "two"], pad=("gate", "beta"),
-                              gate=slider([0, 0.5, 1], "the gate", start=0)))
-        assert json.loads(page.data)["keys"] == ["two.gate", "two.beta", "two.title"]
-        (group,) = [tag for tag in page.of("div") if tag.get("role") == "group"]
+        page = self.page(two, beta=slider([0, 1, 2, 3], marks={1: "a line", 3: "the end"}),
+                         title=["one", "two"], pad=("gate", "beta"),
+                         gate=slider([0, 0.5, 1], "the gate", start=0))
+        assert data_of(page)["keys"] == ["two.gate", "two.beta", "two.title"]
+        (group,) = page.select("div[role=group]")
         assert group["aria-label"] == "gate across, beta up"
-        assert [tag.get("data-axis") for tag in page.of("div")
-                if tag.get("class") == "geolab-slider"] == ["x", "y"]
-        assert [tag["style"] for tag in page.of("i")] == ["bottom:33.33%", "bottom:100%"]
-        assert [tag["style"] for tag in page.of("button")] == ["bottom:33.33%", "bottom:100%"]
-        across, up = page.of("input")[:2]
+        assert [tag.get("data-axis") for tag in page.select("div.geolab-slider")] == ["x", "y"]
+        for kind in ("i", "button"):
+            assert [tag["style"] for tag in page.find_all(kind)] == [
+                "bottom:33.33%", "bottom:100%"]
+        across, up = page.find_all("input")[:2]
         assert across["aria-label"] == "gate, the gate" and across["value"] == "0"
-        assert "aria-orientation" not in across and up["aria-orientation"] == "vertical"
-        drawn = frames(json.loads(page.data))
+        assert not across.has_attr("aria-orientation") and up["aria-orientation"] == "vertical"
+        drawn = frames(data_of(page))
         assert drawn == [figures.svg(two(beta, title, gate)) for gate in (0, 0.5, 1)
                          for beta in (0, 1, 2, 3) for title in ("one", "two")]
 
     def test_negative_numbers_have_a_minus_and_words_keep_their_hyphens(self):
         page = self.page(titled, beta=[-1, 0, 0.5], title=["Pre-LN", "Post-LN"])
-        assert json.loads(Page(page).data)["values"] == [["−1", "0", "0.5"], ["Pre-LN", "Post-LN"]]
-        assert "<span>−1</span><span>0.5</span>" in page
+        assert data_of(page)["values"] == [["−1", "0", "0.5"], ["Pre-LN", "Post-LN"]]
+        assert "<span>−1</span><span>0.5</span>" in str(page)
 
     def test_no_id_stands_twice_and_an_axis_that_is_not_shown_leaves_none(self):
         def bare(beta):
@@ -244,18 +203,6 @@ class TestStatic:
         ids = re.findall(r'\bid="([^"]*)"', drawn)
         assert len(set(ids)) == len(ids) and "matplotlib" not in drawn
 
-    def test_the_alt_text_is_there_with_and_without_javascript(self):
-        page = Page(self.page(**self.VALUES))
-        pictures = [d for d in page.of("div") if d.get("role") == "img"]
-        assert [d["aria-label"] for d in pictures] == ["A point that moves with β & γ."]
-        assert json.loads(page.data)["alt"] == "A point that moves with β & γ."
-
-    def test_the_page_loads_nothing_from_elsewhere(self):
-        page = self.page(**self.VALUES)
-        assert not re.search(r'\b(src|href)="(?!#)', page)
-        addresses = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
-        assert set(re.findall(r"https?://[\w./]+", page)) == addresses
-
     @pytest.mark.parametrize("text", ["</script><b>out", "<!--<script>", "]]>", '"><i>', "a & b",
                                       "\\u003c/script>"])
     def test_no_text_can_break_out(self, text):
@@ -263,16 +210,15 @@ class TestStatic:
             return titled(beta, title)
 
         drawn.__doc__ = f"Alt {text}"
-        page = self.page(drawn, beta=[0, 1], title=["plain", text])
-        parsed = Page(page)
-        assert parsed.depth == 0
-        assert len(parsed.of("script")) == page.count("</script") == 2
-        assert "<!" not in parsed.data and not parsed.of("b") and not parsed.of("i")
-        data = json.loads(parsed.data)
+        page = explore(drawn, beta=[0, 1], title=["plain", text]).data
+        parsed = BeautifulSoup(page, "html.parser")
+        assert page.count("</script") == len(parsed.find_all("script")) == 2
+        assert "<!" not in parsed.find("script", type="application/json").string
+        assert not parsed.find_all(["b", "i"])
+        data = data_of(parsed)
         assert data["values"][1] == ["plain", text] and data["alt"] == f"Alt {text}"
         assert f'aria-label="{html.escape(f"Alt {text}")}"' in page
         assert frames(data)[1] == figures.svg(titled(0, text))
-
 
     def test_frames_too_large_for_a_page_warn(self, monkeypatch):
         monkeypatch.setattr(frames_of_a_page, "MOST_BYTES", 9_000)
@@ -302,6 +248,7 @@ class TestErrors:
         (lambda: explore(point), "explore needs at least one slider"),
         (lambda: explore(point, beta=[1], gate=[]), "empty list for gate"),
         (lambda: slider([]), "values must have at least one entry"),
+        (lambda: slider(["a", "b"], smooth=True), r"smooth values must be numbers, got \['a', 'b'"),
         (lambda: slider(["a", "b"], marks={"c": "none"}), "one of the values, got 'c'"),
         (lambda: slider([0, 1, 2], marks={1.9: "none"}), "one of the values, got 1.9"),
         (lambda: slider([0, 1, 2], start=0.2), "one of the values, got 0.2"),

@@ -12,27 +12,25 @@ from pathlib import Path
 
 import lxml.html
 import pytest
-import yaml
 from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 from xdist.scheduler import LoadScopeScheduling
 
 import browser as browsers
+import paper
 
-ROOT = Path(__file__).resolve().parents[2]
-SITE = ROOT / "_build/html"
+SITE = Path(__file__).resolve().parents[2] / "_build/html"
 SET = "() => Promise.all([window.MathJax && MathJax.startup.promise, document.fonts.ready])"
 ELSEWHERE = re.compile(r"^(?!file:|data:|blob:|(?:http|ws)://127\.0\.0\.1[:/])")
 PHONE, DESKTOP = 390, 1280
+PATIENCE = 90_000  # milliseconds: on a busy machine, a page with many formulas loads for 30 seconds
 SLIDERS = "contains(concat(' ', @class, ' '), ' geolab-explore ')"
 OTHER = f"//article//*[not(descendant-or-self::*[{SLIDERS}] or ancestor::*[{SLIDERS}])]"
 
 
 def toc() -> list[str]:
-    """The book's pages in order, as _toc.yml names them."""
-    contents = yaml.safe_load((ROOT / "_toc.yml").read_text())
-    chapters = [chapter["file"] for part in contents["parts"] for chapter in part["chapters"]]
-    return [contents["root"], *chapters]
+    """The book's pages in order."""
+    return [name for name, _ in paper.contents()]
 
 
 def with_sliders() -> list[str]:
@@ -104,6 +102,7 @@ def closed_off(browser: Browser, width: int, **options):
     """A browser window that reaches only files and 127.0.0.1, and scrolls at once."""
     context = browser.new_context(viewport={"width": width, "height": 844},
                                   reduced_motion="reduce", **options)
+    context.set_default_timeout(PATIENCE)
     context.route(ELSEWHERE, lambda route: route.abort())
     yield context
     context.close()
@@ -171,12 +170,54 @@ def window(browser):
         yield context.new_page()
 
 
+@pytest.fixture
+def open_phone(browser):
+    """Opens a file in a window as wide as a phone's. What a page raises fails the test."""
+    pages, trouble = [], []
+
+    def open_file(path: Path, raises: bool = False, **options) -> Page:
+        page = browser.new_page(viewport={"width": PHONE, "height": 844}, **options)
+        pages.append(page)
+        page.set_default_timeout(PATIENCE)
+        if not raises:
+            page.on("pageerror", lambda error: trouble.append(error))
+        page.goto(path.as_uri())
+        return page
+
+    yield open_file
+    for page in pages:
+        page.close()
+    assert not trouble
+
+
 @pytest.fixture(scope="session")
 def firefox(playwright, firefox_path):
     """The system's Firefox, over WebDriver BiDi: Playwright's own would be a download."""
     browser = playwright.firefox.launch(channel="moz-firefox", executable_path=firefox_path)
     yield browser
     browser.close()
+
+
+@pytest.fixture(scope="module")
+def chromium_page(window, address):
+    """The page at the address of a module's fixture."""
+    window.goto(address)
+    return window
+
+
+@pytest.fixture(scope="module")
+def firefox_page(firefox, address):
+    page = firefox.new_page()
+    page.goto(address)
+    return page
+
+
+@pytest.fixture(scope="module")
+def static():
+    """Figures and panels are made for a page, and not for a live notebook."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GEOLAB_EXPLORE", "static")
+        yield
 
 
 @pytest.fixture(scope="session")

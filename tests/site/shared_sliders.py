@@ -1,8 +1,9 @@
-"""A slider of a built page, moved as a reader moves it, in any browser."""
+"""A slider of a built page, moved as a reader moves it, in any browser, and pages for a test."""
 
 import base64
 import io
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -20,6 +21,17 @@ LEARN = """(of) => {
     of.handles = inputs;
     of.first = choice ? inputs.findIndex(one => one.defaultChecked) : input.defaultValue;
     of.shown = () => [said().innerText, picture.innerHTML, picture.getAttribute("aria-label")];
+    of.stop = () => {
+        const now = of.shown().join();
+        return of.stops.findIndex(known => known.join() === now);
+    };
+    of.soon = async (holds) => {
+        for (const start = performance.now(); performance.now() < start + 3000;) {
+            if (holds()) return true;
+            await new Promise(later => setTimeout(later, 20));
+        }
+        return false;
+    };
     of.put = (k) => {
         const start = performance.now();
         if (choice) inputs[k].click();
@@ -40,15 +52,9 @@ LEARN = """(of) => {
     return [of.stops.map(([value]) => value), times, choice, "smooth" in input.dataset,
         of.dataset.axis ?? ""];
 }"""
-REACH = """async (of, [low, high]) => {
-    for (const start = performance.now(); ;) {
-        const now = of.shown().join();
-        const stop = of.stops.findIndex(known => known.join() === now);
-        if (low <= stop && stop <= high) return stop;
-        if (performance.now() > start + 3000) return -1;
-        await new Promise(later => setTimeout(later, 20));
-    }
-}"""
+REACH = """async (of, [low, high]) =>
+    await of.soon(() => low <= of.stop() && of.stop() <= high) ? of.stop() : -1"""
+BETWEEN = "(of) => of.soon(() => of.stops.every(([, frame]) => frame !== of.shown()[1]))"
 # A finger or a mouse at the ends and the middle of the track would meet the slider itself, or on a
 # pad the square with its point.
 OPEN = """(of) => (of.square ? [of.square] : of.handles).every(input => {
@@ -115,9 +121,8 @@ class Slider:
             [self.last, MOVES])
 
     def between(self) -> bool:
-        """Whether the picture isn't that of any stop."""
-        return self.element.evaluate(
-            "(of) => of.stops.every(([, frame]) => frame !== of.shown()[1])")
+        """Whether the picture isn't that of any stop, now or soon."""
+        return self.element.evaluate(BETWEEN)
 
     def figure(self) -> int:
         """The number of its figure on the page. Several sliders may move one picture."""
@@ -191,7 +196,21 @@ def sliders(visit):
         slider.reset()
 
 
+def write_page(path: Path, files: list[Path], body: str) -> Path:
+    """A page that loads scripts and a style once, as the book's pages do."""
+    *scripts, style = (file.as_uri() for file in files)
+    loaded = "".join(f'<script defer src="{script}"></script>' for script in scripts)
+    path.write_text('<!DOCTYPE html><html lang="en" data-theme="light"><meta charset="utf-8">'
+                    f'<link rel="stylesheet" href="{style}">{loaded}{body}')
+    return path
+
+
 def location(page) -> str:
     """The page's address by its own word. `page.url` may be older, since the browser tells
     Playwright of a new address some time after the script has set it."""
     return page.evaluate("location.href")
+
+
+def wait_for_address(page, end: str) -> None:
+    """Wait until the address ends so: a mouse takes effect a moment after the call."""
+    page.wait_for_function("end => location.href.endsWith(end)", arg=end)

@@ -119,19 +119,6 @@ def address(tmp_path_factory) -> str:
     return page.as_uri()
 
 
-@pytest.fixture(scope="module")
-def chromium_page(window, address):
-    window.goto(address)
-    return window
-
-
-@pytest.fixture(scope="module")
-def firefox_page(firefox, address):
-    page = firefox.new_page()
-    page.goto(address)
-    return page
-
-
 def plain(value):
     return value.tolist() if isinstance(value, torch.Tensor) else value
 

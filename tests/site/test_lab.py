@@ -11,7 +11,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-import yaml
+
+import paper
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,9 +21,7 @@ STARTS_WITHIN = 60  # seconds, even on a busy machine
 
 def with_a_slider() -> dict:
     """The book's first notebook with a slider, down to that slider."""
-    contents = yaml.safe_load((ROOT / "_toc.yml").read_text())
-    chapters = [chapter["file"] for part in contents["parts"] for chapter in part["chapters"]]
-    for page in [contents["root"], *chapters]:
+    for page, _ in paper.contents():
         path = ROOT / f"{page}.ipynb"
         notebook = json.loads(path.read_text()) if path.exists() else {"cells": []}
         code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]

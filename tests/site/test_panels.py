@@ -5,14 +5,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from bs4 import BeautifulSoup
-from shared_sliders import location
+from shared_sliders import location, write_page
 
 from geolab.show import compute
 from geolab.show.compute import FILES, UNTYPED
 from geolab.show.panels import PANELS
 
 pytestmark = pytest.mark.browser
-PHONE = {"viewport": {"width": 390, "height": 844}}
 TYPED = {  # another size where there is one, and numbers that are hard
     "delta": {"k": "1 2 -2", "beta": "1.7", "x": "3,5 −4 1/3"},
     "gain": {"H": "1 0.25 0; 0 1 0.25; 0 0 1", "a": "0 1 0", "b": "1 0 2", "f": "-0.3", "L": "20"},
@@ -25,35 +24,16 @@ TYPED = {  # another size where there is one, and numbers that are hard
 
 
 @pytest.fixture(scope="module")
-def page_of_all(tmp_path_factory) -> Path:
-    """All panels as the book's pages have them, beside files that they load once."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("GEOLAB_EXPLORE", "static")
-    core, panels, style = (file.as_uri() for file in FILES)
-    path = tmp_path_factory.mktemp("panels") / "all.html"
-    path.write_text(
-        '<!DOCTYPE html><html lang="en"><meta charset="utf-8">'
-        f'<link rel="stylesheet" href="{style}"><script defer src="{core}"></script>'
-        f'<script defer src="{panels}"></script>'
-        f'<h2 id="part">A section</h2>{"".join(compute(name).data for name in PANELS)}')
-    patch.undo()
-    return path
-
-
-@pytest.fixture(scope="module")
-def phone_window(browser):
-    page = browser.new_page(**PHONE)
-    yield page
-    page.close()
+def page_of_all(static, tmp_path_factory) -> Path:
+    """All panels as the book's pages have them."""
+    panels = "".join(compute(name).data for name in PANELS)
+    return write_page(tmp_path_factory.mktemp("panels") / "all.html", FILES,
+                      f'<h2 id="part">A section</h2>{panels}')
 
 
 @pytest.fixture
-def opened(phone_window, page_of_all):
-    trouble = []
-    phone_window.on("pageerror", lambda error: trouble.append(error))
-    phone_window.goto(page_of_all.as_uri())
-    yield phone_window
-    assert trouble == []
+def opened(open_phone, page_of_all):
+    return open_phone(page_of_all)
 
 
 def results(page, name: str) -> tuple[str, list[str]]:
@@ -84,6 +64,7 @@ def test_what_is_typed_is_computed_as_geolab_does(opened, panel):
     assert results(opened, panel) == computed(panel, {})
     fill(opened, panel, TYPED[panel])
     assert results(opened, panel) == computed(panel, TYPED[panel])
+    assert opened.evaluate("document.documentElement.scrollWidth") <= 390
     # the address keeps it, and opens the same panel; the other panels are at their start
     address = location(opened)
     assert parse_qs(urlsplit(address).query) == {f"{panel}.{key}": [text]
@@ -140,34 +121,16 @@ def test_keys_step_numbers_and_move_what_can_be_dragged(opened):
     said.filter(has_text="Eigenvalues of A: 1.000, 0.580. A x: ").wait_for(state="attached")
 
 
-def test_a_phone_shows_all_panels_in_its_width(opened):
-    for name, typed in TYPED.items():
-        fill(opened, name, typed)
-    assert opened.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-@pytest.mark.parametrize("broken", ["core.js", "compute.js"])
-def test_the_first_numbers_stay_where_the_script_fails(browser, page_of_all, broken):
-    text = page_of_all.read_text()
-    path = page_of_all.with_name(f"without-{broken}.html")
+@pytest.mark.parametrize("lost", ["core.js", "compute.js", "JavaScript"])
+def test_the_first_numbers_stand_where_no_script_computes(open_phone, page_of_all, lost):
+    text, path = page_of_all.read_text(), page_of_all.with_name(f"without-{lost}.html")
     bad = path.with_suffix(".js")
     bad.write_text("throw new Error('on purpose')")
-    file = next(file for file in FILES if file.name == broken)
-    path.write_text(text.replace(file.as_uri(), bad.as_uri()))
-    page = browser.new_page(**PHONE)
-    page.goto(path.as_uri())
-    untouched(page)
-    page.close()
-
-
-def test_the_first_numbers_stand_there_without_javascript(browser, page_of_all):
-    page = browser.new_page(**PHONE, java_script_enabled=False)
-    page.goto(page_of_all.as_uri())
-    untouched(page)
-    page.close()
-
-
-def untouched(page) -> None:
+    for file in FILES:
+        if file.name == lost:
+            text = text.replace(file.as_uri(), bad.as_uri())
+    path.write_text(text)
+    page = open_phone(path, raises=True, java_script_enabled=lost != "JavaScript")
     for name in PANELS:
         panel = page.locator(f"#compute-{name}")
         assert panel.locator(".geolab-untyped").inner_text() == UNTYPED
@@ -176,18 +139,16 @@ def untouched(page) -> None:
         assert panel.locator("td").first.is_visible()
 
 
-def test_an_output_of_a_notebook_works_alone(browser, tmp_path, monkeypatch):
+def test_an_output_of_a_notebook_works_alone(open_phone, tmp_path, monkeypatch):
     monkeypatch.delenv("GEOLAB_EXPLORE", raising=False)
     path = tmp_path / "output.html"
     path.write_text(f'<!DOCTYPE html><meta charset="utf-8">{compute("gate").data}'
                     f'{compute("cayley").data}')
-    page = browser.new_page(**PHONE)
-    page.goto(path.as_uri())
+    page = open_phone(path)
     for name in ("gate", "cayley"):
         fill(page, name, TYPED[name])
         assert results(page, name) == computed(name, TYPED[name])
     assert location(page) == path.as_uri()
-    page.close()
 
 
 def test_firefox_computes_what_is_typed(firefox, page_of_all):

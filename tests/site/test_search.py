@@ -1,8 +1,13 @@
-"""The search lists the chapter first that is named after what a reader asks for."""
+"""The site's root leads to the front page, and the search finds the chapter of a name first."""
 
 import pytest
 
 pytestmark = pytest.mark.browser
+
+
+def test_the_root_leads_to_the_front_page(site, window):
+    window.goto((site / "index.html").as_uri())
+    window.wait_for_url("**/book/intro.html")
 
 
 @pytest.mark.parametrize("asked, chapter", [

@@ -16,9 +16,14 @@ PASSES = 30
 NEUTRAL = {"as above", "as it was", "as to stream 1"}
 
 
+def data_of(figure) -> dict:
+    """The JSON that the figure's script reads."""
+    return json.loads(figure.locator("script[type='application/json']").text_content())
+
+
 def test_every_figure_has_its_sliders(phone):
     for figure in figures(phone):
-        data = json.loads(figure.locator("script[type='application/json']").text_content())
+        data = data_of(figure)
         count = len(data["values"])
         assert figure.locator(".geolab-slider").count() == count > 0
         assert not figure.locator(".geolab-still").is_visible()
@@ -43,8 +48,7 @@ def test_a_slider_alone_has_fifteen_stops(phone):
 
 
 def test_each_stop_says_its_value(phone):
-    said = [values for figure in figures(phone) for values in json.loads(
-        figure.locator("script[type='application/json']").text_content())["values"]]
+    said = [values for figure in figures(phone) for values in data_of(figure)["values"]]
     assert [slider.values for slider in sliders(phone)] == said
 
 
@@ -89,7 +93,7 @@ def test_mouse_and_finger_reach_every_slider_and_move_one(phone):
 def test_neighbouring_frames_differ(phone):
     """Two in three do. A slider may rest where another is at its start, or past the answer."""
     for figure in figures(phone):
-        data = json.loads(figure.locator("script[type='application/json']").text_content())
+        data = data_of(figure)
         frames = ["\n".join("\n".join(data["lines"][first:first + count]) for first, count in runs)
                   for runs in data["frames"]]
         same, stride = [], 1

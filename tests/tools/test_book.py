@@ -68,12 +68,16 @@ def test_a_raising_cell_and_a_warning_each_end_with_status_1(
     assert ("Sphinx warned or failed" in said) == (not made)
 
 
-def test_a_raising_cell_leaves_a_site_a_mark_and_a_status(small):
+def test_a_raising_cell_leaves_a_site_a_mark_a_status_and_a_report(small):
     root, first = small
     assert first.returncode == 1, first.stdout + first.stderr
     assert "✗ notebooks/02_bad.ipynb, cell 2: print('before')" in first.stdout
     assert "AssertionError: arithmetic holds here" in first.stdout
     assert "1 cell raised an error, on 1 page." in first.stdout
+    assert "Sphinx warned or failed" in first.stdout
+    assert "nowhere" in first.stderr + first.stdout
+    table = first.stdout.partition("Where the time went")[2]
+    assert "2 notebooks, 1 at once" in table and "site" in table and "in all" in table
     page = (root / "_build/html/notebooks/02_bad.html").read_text()
     assert "cells ended with an error" in page and "cell 2: " in page
     assert "arithmetic holds here" in page and "after" in page
@@ -109,21 +113,6 @@ def test_a_notebook_is_stale_after_a_change_of_what_it_imports_or_reads(
     (tmp_path / path).write_text(text)
     after = keys()
     assert "".join(name for name in paths if after[name] != before[name]) == stale
-
-
-@pytest.mark.parametrize("count, said", [(0, "0 pages"), (1, "1 page"), (2, "2 pages")])
-def test_a_count_agrees_with_its_noun(count, said):
-    assert book.counted(count, "page") == said
-
-
-def test_it_says_where_the_time_went(small):
-    table = small[1].stdout.partition("Where the time went")[2]
-    assert "2 notebooks, 1 at once" in table and "site" in table and "in all" in table
-
-
-def test_a_warning_of_sphinx_is_said(small):
-    assert "Sphinx warned or failed" in small[1].stdout
-    assert "nowhere" in small[1].stderr + small[1].stdout
 
 
 def test_only_what_changed_or_failed_is_made_again(small):

@@ -62,7 +62,6 @@ def test_the_package_allows_the_versions_of_a_place(versions):
 
 # ---------------------------------------------------------------- Binder and JupyterHub
 
-
 def test_every_place_has_the_python_of_the_pins_and_the_image_their_jupyterlab():
     python = re.search(r"on Python (3\.\d+)", (ROOT / "requirements.txt").read_text())[1]
     assert instructions("FROM") == [f"python:{python}-slim"]
@@ -83,20 +82,7 @@ def test_the_dev_container_is_one():
     assert python.endswith("/.venv/bin/python")
 
 
-# ---------------------------------------------------------------- Kaggle and Colab
-
-@pytest.mark.parametrize("environment, clones", [({"KAGGLE_KERNEL_RUN_TYPE": "Interactive"}, 1),
-                                                 ({}, 0)], ids=["Kaggle", "elsewhere"])
-def test_the_setup_cell_clones_on_kaggle_too(monkeypatch, environment, clones):
-    calls = []
-    monkeypatch.delenv("KAGGLE_KERNEL_RUN_TYPE", raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(subprocess, "run", lambda command, check: calls.append(command))
-    monkeypatch.setattr(sys, "path", [])
-    exec(address.SETUP.format(url="https://github.com/a/book", branch="main"), {})
-    assert len(calls) == len(sys.path) == clones
-
+# ---------------------------------------------------------------- Colab
 
 def test_a_slider_moves_under_colabs_widgets():
     """With the version of ipywidgets in Colab's image, which `make unit` gets, before ours."""

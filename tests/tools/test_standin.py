@@ -89,8 +89,7 @@ def test_an_instruction_set_is_taken(probed):
     assert probed["default"]["capability"] == "DEFAULT"
 
 
-def test_there_are_nine_and_stored_runs_differ_in_all_that_matters():
-    assert len(standin.STAND_INS) >= 9
+def test_stored_runs_differ_in_all_that_matters():
     machines = standin.stored_runs(12)
     assert len({machine.changes["seeds"] for machine in machines}) == 12
     assert len({machine.environment.get("ATEN_CPU_CAPABILITY") for machine in machines}) == 3
