@@ -219,8 +219,8 @@ def main(arguments: list[str] | None = None) -> None:
     ways = {"never": {"mode": "never"}, "norm apart": {"apart": True}, "always": {}}
     counts = {name: {way: list(launches(name, **how)) for way, how in ways.items()}
               for name in STEPS}
-    print("launches of a sublayer with its norm, forward + backward: with PyTorch's operations, with "
-          "kernels beside the norm, and with kernels")
+    print("launches of a sublayer with its norm, forward + backward: with PyTorch's operations, "
+          "with kernels beside the norm, and with kernels")
     for name, of in counts.items():
         print(f"{name:<14} " + "   ".join(f"{there:>3} + {back:<4}" for there, back in of.values()))
     if given.out:

@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from geolab.kernels import launch, tiles
-from geolab.kernels.launch import INTERPRETED, buffer, cdiv, power_of_two, sizes
+from geolab.kernels.launch import INTERPRETED, cdiv, power_of_two, sizes
 from geolab.kernels.totals import parts_of
 
 STAGES = 3  # a program loads two tokens while it computes with a third
@@ -39,9 +39,9 @@ def backward(grad: Tensor, x: Tensor, a: Tensor, span: int, gamma: Tensor, eps: 
     """Fill the gradients of X and a, or of a and u, and return parts of that of γ."""
     N, n, d = sizes(x, 2)
     tile = whole(d, x.element_size())
-    device, vectors = launch.describe(x.device), tile["TOKENS"] * tile["FEATURES"] * x.element_size()
+    device, each = launch.describe(x.device), tile["TOKENS"] * tile["FEATURES"] * x.element_size()
     at_once = 16 // tile["num_warps"] * device.multiprocessors
-    stages = STAGES if (STAGES - 1) * (n + 1) * vectors + 2**10 <= device.shared else 1
+    stages = STAGES if (STAGES - 1) * (n + 1) * each + 2**10 <= device.shared else 1
     share = cdiv(cdiv(N, tile["TOKENS"]), at_once) * tile["TOKENS"]
     parts = parts_of(of_gamma, cdiv(N, share))
     _backward[(cdiv(N, share),)](
