@@ -44,7 +44,7 @@ def backward(grad: Tensor, x: Tensor, a: Tensor, span: int, gamma: Tensor, eps: 
     stages = STAGES if (STAGES - 1) * (n + 1) * each + 2**10 <= device.shared else 1
     share = cdiv(cdiv(N, tile["TOKENS"]), at_once) * tile["TOKENS"]
     parts = parts_of(of_gamma, cdiv(N, share))
-    _backward[(cdiv(N, share),)](
+    _normed_backward[(cdiv(N, share),)](
         grad, x, a, gamma, grad if of_x is None else of_x, of_a, grad if of_u is None else of_u,
         parts, N, share, d, span, eps, n, of_x is not None, span > 1, stages, **tile)
     return parts
@@ -60,9 +60,10 @@ def normed(u, GAMMA, feature, d, eps):
 
 
 @triton.jit(do_not_specialize=["N", "share", "span"])
-def _backward(G, X, A, GAMMA, GX, GA, GU, GGAMMA, N, share, d, span, eps, n: tl.constexpr,
-              STATE: tl.constexpr, SHARED: tl.constexpr, STAGES: tl.constexpr,
-              TOKENS: tl.constexpr, FEATURES: tl.constexpr):
+def _normed_backward(G, X, A, GAMMA, GX, GA, GU, GGAMMA, N, share, d, span, eps, n: tl.constexpr,
+                     STATE: tl.constexpr, SHARED: tl.constexpr, STAGES: tl.constexpr,
+                     TOKENS: tl.constexpr, FEATURES: tl.constexpr):
+    """Write the gradients of X and a with STATE, else of a and u, and a part of that of γ."""
     feature, first = tl.arange(0, FEATURES), tl.program_id(0).to(tl.int64) * share
     gamma = tl.load(GAMMA + feature, mask=feature < d, other=0.0)[None, :]
     total = tl.zeros([1, FEATURES], tl.float32)
