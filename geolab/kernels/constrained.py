@@ -11,6 +11,9 @@ while all others read their tokens' Z, and need only a few sigmoids. Backward th
 Z ∂u, then from ∂a, ∂b′ and ∂H′ the gradient of y, then the gradients of X, W and the write, then
 the sums of programs' parts.
 
+With a norm, u is γ ⊙ aᵀZ / rms aᵀZ, by programs that hold whole tokens (see `normed`). The first
+launch backward then makes the gradient of aᵀZ, too.
+
 All gradients arrive at once, since one operator makes Z, u, b′ and H′. So it needs no ports, but
 for the gradient of an X that isn't written.
 
