@@ -36,7 +36,7 @@ from geolab.operators import (
     stream_mix_write,
     stream_read,
 )
-from geolab.residuals import make_residual
+from geolab.residuals import Normed, make_residual
 from studies.engine.results import record
 
 QUESTION = "the vectors that a sublayer's residual moves, under one schedule after the other"
@@ -145,8 +145,10 @@ def per_sublayer(chain: Callable, mode: str, dtype: torch.dtype, n: int) -> dict
             "bytes": Passes(*(each[0] - WIDTHS[0] * vectors).tolist())}
 
 
-def launches(residual: str, mode: str = "always", N: int = 80, d: int = 1024, **options) -> Passes:
-    """The launches of kernels and of PyTorch's operations that one more sublayer takes.
+def launches(residual: str, mode: str = "always", N: int = 80, d: int = 1024, apart: bool = False,
+             **options) -> Passes:
+    """The launches of kernels and of PyTorch's operations that one more sublayer takes, with the
+    RMS norm in front of F. If the norm is `apart`, PyTorch takes it by operations of its own.
 
     Several programs share the tokens of a feature here, as they do on a device. So the launch that
     adds up their parts counts, too. On a device several may also share a token's features: then
@@ -154,17 +156,19 @@ def launches(residual: str, mode: str = "always", N: int = 80, d: int = 1024, **
     """
     def taken(length: int) -> tuple[int, int]:
         chain = [make_residual(residual, d, index, length, **options) for index in range(length)]
+        norms = [torch.nn.RMSNorm(d, eps=EPS) for _ in chain]
         there = torch.randn(2, 1, N, d).to(torch.bfloat16)
+        sublayers = [Normed(lambda u: _F.apply(u, *there), norm) for norm in norms]
         with kernels.use(mode):
             first = torch.randn(1, N, d).to(torch.bfloat16).requires_grad_()
             state = chain[0].expand(first)
             with traffic() as by_kernels, Operations() as by_operations:
-                for step in chain:
+                for step, sublayer in zip(chain, sublayers, strict=True):
                     step = step.step if step.joins else step
-                    state = step(state, lambda u: _F.apply(u, *there))
+                    state = step(state, sublayer.__call__ if apart else sublayer)
                 y = state.written() if hasattr(state, "written") else state
             forward, grad = by_kernels.launches + by_operations.count, torch.randn_like(y)
-            weights = [p for step in chain for p in step.parameters()]
+            weights = [p for step in (*chain, *norms) for p in step.parameters()]
             with traffic() as by_kernels, Operations() as by_operations:
                 torch.autograd.grad(y, [first, *weights], grad, allow_unused=True)
         return forward, by_kernels.launches + by_operations.count
@@ -212,12 +216,13 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"{n:>2}  {name:<37} {there:>8.4g} {back:>9.4g} {there + back:>9.4g}")
             rows.append({"n": n, "schedule": name, "counted": name in COUNTED}
                         | {what: list(map(rounded, passes)) for what, passes in row.items()})
-    counts = {name: {mode: list(launches(name, mode)) for mode in ("never", "always")}
+    ways = {"never": {"mode": "never"}, "norm apart": {"apart": True}, "always": {}}
+    counts = {name: {way: list(launches(name, **how)) for way, how in ways.items()}
               for name in STEPS}
-    print("launches of a sublayer, forward + backward, with PyTorch's operations and with kernels")
+    print("launches of a sublayer with its norm, forward + backward: with PyTorch's operations, "
+          "with kernels beside the norm, and with kernels")
     for name, of in counts.items():
-        print(f"{name:<14} {of['never'][0]:>3} + {of['never'][1]:<4} "
-              f"{of['always'][0]:>3} + {of['always'][1]}")
+        print(f"{name:<14} " + "   ".join(f"{there:>3} + {back:<4}" for there, back in of.values()))
     if given.out:
         record(given.out, QUESTION, {"device": "none", "rows": rows, "launches": counts},
                force=given.force)

@@ -8,11 +8,18 @@ from torch import Tensor
 from benchmarks.cases.case import EPS, Bytes, Case
 from geolab import operators
 from geolab.operators.joined import Generated
+from geolab.operators.streams import Norm
 
 
 def stream_read(N: int, n: int, d: int, e: int = 2) -> Bytes:
     """aᵀX. Forward reads n vectors and writes one; backward reads n + 1 and writes n."""
     return Bytes((n + 1) * e * N * d + 4 * N * n, (2 * n + 1) * e * N * d + 8 * N * n)
+
+
+def normed_read(N: int, n: int, d: int, e: int = 2) -> Bytes:
+    """The same with the RMS norm of aᵀX, whose weights are read, and get a gradient."""
+    there, back = stream_read(N, n, d, e)
+    return Bytes(there + 4 * d, back + 8 * d)
 
 
 def stream_mix(N: int, n: int, d: int, e: int = 2) -> Bytes:
@@ -53,8 +60,18 @@ def constrained_join(N: int, n: int, d: int, e: int = 2) -> Bytes:
                  (3 * n + 3) * e * N * d + 12 * N * given + 8 * shared)
 
 
+def normed_join(N: int, n: int, d: int, e: int = 2) -> Bytes:
+    """`constrained_join` with the RMS norm of what the next sublayer reads."""
+    there, back = constrained_join(N, n, d, e)
+    return Bytes(there + 4 * d, back + 8 * d)
+
+
 def _read(N, n, d, state, number):
     return state(N, n, d), number(N, n)
+
+
+def _normed(inputs: Callable) -> Callable:
+    return lambda N, n, d, state, number: (*inputs(N, n, d, state, number), number(d))
 
 
 def _mix(N, n, d, state, number):
@@ -98,6 +115,17 @@ def _read_of(found: Generated, generated: Callable) -> tuple[Tensor, ...]:
     return found.state, operators.stream_read(found.state, read, found.ports), read, *others
 
 
+def read_normed(x: Tensor, weights: Tensor, gamma: Tensor) -> Tensor:
+    """aᵀX, normalised by the kernel that reads it."""
+    return operators.stream_read(x, weights, norm=Norm(gamma, EPS))
+
+
+def join_normed(*given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Z, the norm of what the next sublayer of mHC reads, and its H and b."""
+    *given, gamma = given
+    return operators.constrained_join(*given, EPS, norm=Norm(gamma, EPS))
+
+
 def _shared(N, n, d, state, number):
     return state(N, n, d), number(n, n), number(n), state(N, d)
 
@@ -108,6 +136,7 @@ def _autocast(N, n, d, state, number):
 
 CASES = {
     "stream_read": Case("stream_read", operators.stream_read, _read, stream_read),
+    "stream_read, normed": Case("stream_read", read_normed, _normed(_read), normed_read),
     "stream_mix": Case("stream_mix", operators.stream_mix, _mix, stream_mix),
     "stream_mix_write": Case(
         "stream_mix_write", operators.stream_mix_write, _mix_write, stream_mix_write),
@@ -120,6 +149,8 @@ CASES = {
     "constrained_join": Case(
         "constrained_join", operators.constrained_join, _constrained, constrained_join,
         options={"eps": EPS}, roundings=2),
+    "constrained_join, normed": Case(
+        "constrained_join", join_normed, _normed(_constrained), normed_join, roundings=2),
     "stream_join": Case(
         "stream_join", join_read, _join, stream_join,
         roundings=2),  # Z, and the numbers in a that are made from it

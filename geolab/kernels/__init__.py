@@ -35,6 +35,9 @@ MOST_JOINED = 4
 # The bytes of shared memory of a joined program. Hopper and the large Blackwell GPUs have so much;
 # an A100, smaller GPUs and those of AMD don't, and get one kernel after the other.
 SHARED_JOINED = 212 * 2**10
+# The features of a stream, and of all streams of a token, where a program holds them in registers.
+# Longer tokens are read first, and normalised by PyTorch.
+MOST_HELD = 4096, 16384
 # The outputs of `rms_linear`. With more of them, a separate matrix product is the better choice.
 MOST_OUTPUTS = 128
 
@@ -80,6 +83,12 @@ def joins(x: Tensor, outputs: int) -> bool:
     """
     return (x.shape[-2] <= MOST_JOINED and outputs <= 32 and serves(x)
             and _runs_joined(x.device))
+
+
+def holds(x: Tensor) -> bool:
+    """Return whether a program that reads the state x (..., n, d) also takes the norm."""
+    n, d = x.shape[-2:]
+    return d <= MOST_HELD[0] and n * d <= MOST_HELD[1]
 
 
 def constant(function: Callable) -> Callable:

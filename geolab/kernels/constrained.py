@@ -11,6 +11,9 @@ while all others read their tokens' Z, and need only a few sigmoids. Backward th
 Z ∂u, then from ∂a, ∂b′ and ∂H′ the gradient of y, then the gradients of X, W and the write, then
 the sums of programs' parts.
 
+With a norm, u is γ ⊙ aᵀZ / rms aᵀZ, by programs that hold whole tokens (see `normed`). The first
+launch backward then makes the gradient of aᵀZ, too.
+
 All gradients arrive at once, since one operator makes Z, u, b′ and H′. So it needs no ports, but
 for the gradient of an X that isn't written.
 
@@ -22,7 +25,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from geolab.kernels import birkhoff, generate, joined, launch, streams, tiles
+from geolab.kernels import birkhoff, generate, joined, launch, normed, streams, tiles
 from geolab.kernels.launch import INTERPRETED, buffer, cdiv, expanded, power_of_two, sizes, twin
 from geolab.kernels.tiles import ReadGradients
 from geolab.kernels.totals import parts_of
@@ -33,46 +36,55 @@ WARPS = 4  # of the second phase, where programs read Z
 @twin
 def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, weight: Tensor,
                      scale: Tensor, bias: Tensor, eps: float, iterations: int = 20,
-                     order: str = "column-row") -> tuple[Tensor, Tensor, Tensor]:
+                     order: str = "column-row", norm: tuple[Tensor, float] | None = None) -> tuple[
+                         Tensor, Tensor, Tensor]:
     """Z, u and H′ above b′, as `operators.constrained_join`, for n up to 4.
 
     The forward pass moves (3n + 2) d numbers per token, and the backward pass (4n + 4) d; without a
-    write (2n + 1) d, and (4n + 2) d.
+    write (2n + 1) d, and (4n + 2) d. With a norm the backward pass moves d more.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     writes = {} if given is None else {"given": given, "update": update}
+    gamma, guard = (None, 0.0) if norm is None else norm
+    if gamma is not None:
+        writes["norm"] = gamma
     launch.require("x", x=x, **writes, weight=weight, scale=scale, bias=bias)
     x, (*tokens, n, d) = x.contiguous(), x.shape
     if given is not None:
         given = expanded(given, *tokens, n + 1, n).float().contiguous()
         update = expanded(update, *tokens, d).contiguous()
-    numbers = (t.float().contiguous() for t in (weight, scale, bias))
-    z, u, made, *_ = _constrained_join(x, *numbers, eps, iterations - 1, order == "row-column",
-                                       given, update)
+    numbers = (t if t is None else t.float().contiguous() for t in (weight, scale, bias, gamma))
+    z, u, made, *_ = _constrained_join(x, *numbers, eps, guard, iterations - 1,
+                                       order == "row-column", given, update)
     return (joined.Ported.apply(x, z) if given is None else z), u, made
 
 
-def _launch(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, eps: float, steps: int,
-            flip: bool, c: Tensor | None, h: Tensor | None, z: Tensor, u: Tensor, made: Tensor,
-            a: Tensor, y: Tensor, r: Tensor) -> None:
+def _launch(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, gamma: Tensor | None,
+            eps: float, guard: float, steps: int, flip: bool, c: Tensor | None, h: Tensor | None,
+            z: Tensor, u: Tensor, made: Tensor, a: Tensor, y: Tensor, r: Tensor) -> None:
     (N, n, d), O = sizes(x, 2), len(weight)
     sums, squares = joined.products(x, weight, eps, c, h, z, y, r)
-    tile, power = tiles.across(x), power_of_two(n)
-    each = 1024 if INTERPRETED else 32 * WARPS * min(n & -n, 4) // power
+    tile, power = {"num_warps": WARPS} | streams.reading(x, gamma), power_of_two(n)
+    each = 1024 if INTERPRETED else 32 * tile["num_warps"] * min(n & -n, 4) // power
     reading = cdiv(N, tile["TOKENS"]) * cdiv(d, tile["FEATURES"])
     _enter[(cdiv(N, each) + reading,)](
-        x if h is None else z, y, r, sums, squares, scale, bias, a, made, u, N, eps, d,
-        len(sums) if sums is not y else 1, steps, flip, n, O, sums is not y, each, power, **tile,
-        num_warps=WARPS)
+        x if h is None else z, y, r, sums, squares, scale, bias, bias if gamma is None else gamma,
+        a, made, u, N, eps, guard, d, len(sums) if sums is not y else 1, steps, flip, n, O,
+        sums is not y, gamma is not None, each, power, **tile)
 
 
 def _launch_backward(gz: Tensor, gu: Tensor, gmade: Tensor, x: Tensor, weight: Tensor,
-                     scale: Tensor, bias: Tensor, steps: int, flip: bool, c: Tensor | None,
-                     h: Tensor | None, z: Tensor, a: Tensor, y: Tensor, r: Tensor, gx: Tensor,
-                     gw: Tensor, of_logits: Tensor, gc: Tensor, gh: Tensor) -> None:
+                     scale: Tensor, bias: Tensor, gamma: Tensor | None, guard: float, steps: int,
+                     flip: bool, c: Tensor | None, h: Tensor | None, z: Tensor, a: Tensor,
+                     y: Tensor, r: Tensor, gx: Tensor, gw: Tensor, of_logits: Tensor,
+                     of_gamma: Tensor, gc: Tensor, gh: Tensor) -> None:
     (N, n, d), O = sizes(x, 2), len(weight)
-    ga = buffer(*a.shape, like=a)
-    streams._launch_read_backward(gu, x if h is None else z, a, 1, ga)
+    ga, read, parts_gamma = buffer(*a.shape, like=a), x if h is None else z, None
+    if gamma is None:
+        streams.read_backward(gu, read, a, 1, ga)
+    else:
+        grad, gu = gu, buffer(*gu.shape, like=gu)
+        parts_gamma = normed.backward(grad, read, a, 1, gamma, guard, None, ga, of_gamma, gu)
     scaled, form = generate.scaled_like(x, y)
     each, power = birkhoff.tile(n)
     programs = cdiv(N, each)
@@ -81,12 +93,13 @@ def _launch_backward(gz: Tensor, gu: Tensor, gmade: Tensor, x: Tensor, weight: T
         ga, gmade, y, r, scale, bias, *scaled, parts, birkhoff.history(programs, steps, n, y), N,
         n * d, steps, birkhoff.is_long(n, steps), flip, n, O, each, power, form, num_warps=1)
     joined.backward(scaled, ReadGradients(gz, gu, a), x, weight, c, h, gx, gw, gc, gh,
-                    (parts, of_logits))
+                    (parts, of_logits), (parts_gamma, None if gamma is None else of_gamma))
 
 
 @launch.op("geolab::constrained_join", _launch)
-def _constrained_join(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, eps: float,
-                      steps: int, flip: bool, c: Tensor | None, h: Tensor | None) -> tuple[
+def _constrained_join(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor,
+                      gamma: Tensor | None, eps: float, guard: float, steps: int, flip: bool,
+                      c: Tensor | None, h: Tensor | None) -> tuple[
                           Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return Z, u, H′ above b′, a, y and r. If nothing is written, a port for the gradient of X
     stands in place of Z.
@@ -100,26 +113,29 @@ def _constrained_join(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, ep
 @launch.op("geolab::constrained_join_backward", _launch_backward)
 def _constrained_join_backward(
         gz: Tensor, gu: Tensor, gmade: Tensor, x: Tensor, weight: Tensor, scale: Tensor,
-        bias: Tensor, steps: int, flip: bool, c: Tensor | None, h: Tensor | None, z: Tensor,
-        a: Tensor, y: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradients of X, W, the bias followed by s, c and h."""
-    written = [a.new_empty(0) if given is None else given for given in (c, h)]
+        bias: Tensor, gamma: Tensor | None, guard: float, steps: int, flip: bool, c: Tensor | None,
+        h: Tensor | None, z: Tensor, a: Tensor, y: Tensor, r: Tensor) -> tuple[
+            Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradients of X, W, the bias followed by s, γ, c and h."""
+    others = [a.new_empty(0) if given is None else given for given in (gamma, c, h)]
     return (buffer(*x.shape, like=x), buffer(*weight.shape, like=weight),
             buffer(len(bias) + len(scale), like=bias),
-            *(buffer(*of.shape, like=of) for of in written))
+            *(buffer(*of.shape, like=of) for of in others))
 
 
 def _vjp(gz, gu, gmade, *kept):
-    *_, bias, _, _, _, h, _, _, _, _ = kept
-    gx, gw, of_logits, gc, gh = _constrained_join_backward(gz, gu, gmade, *kept)
+    _, _, _, bias, gamma, *_, h, _, _, _, _ = kept
+    gx, gw, of_logits, of_gamma, gc, gh = _constrained_join_backward(gz, gu, gmade, *kept)
     gb, gs = of_logits.tensor_split([len(bias)])
-    return gx, gw, gs, gb, None, None, None, *((gc, gh) if h is not None else ())
+    return (gx, gw, gs, gb, None if gamma is None else of_gamma, None, None, None, None,
+            *((gc, gh) if h is not None else ()))
 
 
 def _kept(inputs, outputs):
-    x, weight, scale, bias, _, steps, flip, c, h = inputs
+    x, weight, scale, bias, gamma, _, guard, steps, flip, c, h = inputs
     z, _, _, a, y, r = outputs
-    return x, weight, scale, bias, steps, flip, c, h, None if h is None else z, a, y, r
+    return (x, weight, scale, bias, gamma, guard, steps, flip, c, h, None if h is None else z, a,
+            y, r)
 
 
 launch.differentiate(_constrained_join, _vjp, keep=_kept, outputs=3)
@@ -128,9 +144,9 @@ launch.differentiate(_constrained_join, _vjp, keep=_kept, outputs=3)
 # ---------------------------------------------------------------- in Triton
 
 @triton.jit(do_not_specialize=["N", "parts", "steps"])
-def _enter(Z, Y, R, SUMS, SQUARES, SCALE, BIAS, A, MADE, U, N, eps, d, parts, steps,
+def _enter(Z, Y, R, SUMS, SQUARES, SCALE, BIAS, GAMMA, A, MADE, U, N, eps, guard, d, parts, steps,
            FLIP: tl.constexpr, n: tl.constexpr, O: tl.constexpr, JOIN: tl.constexpr,
-           MATRICES: tl.constexpr, POWER: tl.constexpr, TOKENS: tl.constexpr,
+           NORM: tl.constexpr, MATRICES: tl.constexpr, POWER: tl.constexpr, TOKENS: tl.constexpr,
            FEATURES: tl.constexpr):
     """Write a, b′ and H′ of some tokens, or u of a tile of tokens and features.
 
@@ -141,8 +157,8 @@ def _enter(Z, Y, R, SUMS, SQUARES, SCALE, BIAS, A, MADE, U, N, eps, d, parts, st
         _make(Y, R, SUMS, SQUARES, SCALE, BIAS, A, MADE, tl.program_id(0), N, eps, d, parts, steps,
               FLIP, n, O, JOIN, MATRICES, POWER)
     else:
-        _read(Z, Y, SUMS, SQUARES, SCALE, BIAS, U, tl.program_id(0) - making, N, eps, d, parts, n,
-              O, JOIN, TOKENS, FEATURES)
+        _read(Z, Y, SUMS, SQUARES, SCALE, BIAS, GAMMA, U, tl.program_id(0) - making, N, eps, guard,
+              d, parts, n, O, JOIN, NORM, TOKENS, FEATURES)
 
 
 @triton.jit
@@ -173,8 +189,9 @@ def _make(Y, R, SUMS, SQUARES, SCALE, BIAS, A, MADE, program, N, eps, d, parts, 
 
 
 @triton.jit
-def _read(Z, Y, SUMS, SQUARES, SCALE, BIAS, U, program, N, eps, d, parts, n: tl.constexpr,
-          O: tl.constexpr, JOIN: tl.constexpr, TOKENS: tl.constexpr, FEATURES: tl.constexpr):
+def _read(Z, Y, SUMS, SQUARES, SCALE, BIAS, GAMMA, U, program, N, eps, guard, d, parts,
+          n: tl.constexpr, O: tl.constexpr, JOIN: tl.constexpr, NORM: tl.constexpr,
+          TOKENS: tl.constexpr, FEATURES: tl.constexpr):
     across = tl.cdiv(d, FEATURES)
     token = (program // across).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
     feature = program % across * FEATURES + tl.arange(0, FEATURES)
@@ -191,6 +208,8 @@ def _read(Z, Y, SUMS, SQUARES, SCALE, BIAS, U, program, N, eps, d, parts, n: tl.
             y = tl.load(Y + token * O + i, mask=inside, other=0.0)
         a = tl.sigmoid(tl.load(SCALE) * y + tl.load(BIAS + i))
         u += a[:, None] * z[i].to(tl.float32)
+    if NORM:
+        u = normed.normed(u, GAMMA, feature, d, guard)
     tl.store(U + (token * d)[:, None] + feature[None, :], u.to(U.dtype.element_ty), mask=mask)
 
 

@@ -1,4 +1,5 @@
-"""aᵀX, H X + b ⊗ h and their gradients: the kernels that read, mix and write streams.
+"""aᵀX, H X + b ⊗ h and their gradients: the kernels that read, mix and write streams. A read may
+take the norm that follows it.
 
 Legend: N tokens, n streams, d features per stream. A coefficient belongs to `span` consecutive
 tokens: 1, or a whole sequence. The state and the update are read, and their gradients are written,
@@ -9,6 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from geolab.kernels import normed
 from geolab.kernels.launch import (
     buffer,
     cdiv,
@@ -22,20 +24,27 @@ from geolab.kernels.launch import (
     twin,
 )
 from geolab.kernels.tiles import across, added, along, coefficients, store_sums, vectors, zeros
+from geolab.kernels.totals import add_up
 
 
 @twin
-def stream_read(x: Tensor, weights: Tensor, ports: tuple = ()) -> Tensor:
-    """aᵀX, as `operators.stream_read`, for n up to 8.
+def stream_read(x: Tensor, weights: Tensor, ports: tuple = (),
+                norm: tuple[Tensor, float] | None = None) -> Tensor:
+    """aᵀX, or its RMS norm, as `operators.stream_read`, for n up to 8.
 
     The forward pass moves (n + 1) d numbers per token, and the backward pass (2n + 1) d. With
-    ports, which take the factors of the gradient of X, the backward pass moves (n + 1) d.
+    ports, which take the factors of the gradient of X, the backward pass moves (n + 1) d, and
+    (n + 2) d if there is a norm.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
-    require("x", x=x, weights=weights)
+    gamma, eps = (None, 0.0) if norm is None else norm
+    require("x", x=x, weights=weights, **({} if gamma is None else {"norm": gamma}))
+    gamma = None if gamma is None else gamma.float().contiguous()
     if ports:
-        return _read_apart(x, expanded(weights, *x.shape[:-1]).float().contiguous(), *ports)
-    return _stream_read(x.contiguous(), *groups(weights, x.shape[:-2], 1))
+        return _read_apart(x, expanded(weights, *x.shape[:-1]).float().contiguous(), gamma, *ports,
+                           eps)
+    a, span = groups(weights, x.shape[:-2], 1)
+    return _stream_read(x.contiguous(), a, gamma, span, eps)
 
 
 @twin
@@ -64,34 +73,64 @@ def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor)
 
 # ---------------------------------------------------------------- read
 
-def _launch_read(x: Tensor, a: Tensor, span: int, y: Tensor) -> None:
+def _launch_read(x: Tensor, a: Tensor, gamma: Tensor | None, span: int, eps: float,
+                 y: Tensor) -> None:
     N, n, d = sizes(x, 2)
-    tile = across(x)
+    tile = reading(x, gamma)
     programs = cdiv(N, tile["TOKENS"]) * cdiv(d, tile["FEATURES"])
-    _read[(programs,)](x, a, y, N, d, span, n, span > 1, **tile)
+    _read[(programs,)](x, a, a if gamma is None else gamma, y, N, d, span, eps, n, span > 1,
+                       gamma is not None, **tile)
 
 
-def _launch_read_backward(grad: Tensor, x: Tensor, a: Tensor, span: int, *grads: Tensor) -> None:
+def reading(x: Tensor, gamma: Tensor | None) -> dict[str, int]:
+    """The tile of a program that reads: whole tokens, if it takes their norm too."""
+    return across(x) if gamma is None else normed.whole(x.shape[-1], x.element_size())
+
+
+def read_backward(grad: Tensor, x: Tensor, a: Tensor, span: int, *grads: Tensor) -> None:
+    """Fill the gradients of X and a, or that of a alone."""
     N, n, d = sizes(x, 2)
     tile = along(x)
     _read_backward[(cdiv(N, tile["TOKENS"]),)](grad, x, a, grads[0], grads[-1], N, d, span, n,
                                                len(grads) == 2, span > 1, **tile)
 
 
+def _launch_read_backward(grad: Tensor, x: Tensor, a: Tensor, gamma: Tensor | None, span: int,
+                          eps: float, gx: Tensor, ga: Tensor, of_gamma: Tensor) -> None:
+    if gamma is None:
+        read_backward(grad, x, a, span, gx, ga)
+    else:
+        add_up((normed.backward(grad, x, a, span, gamma, eps, gx, ga, of_gamma, None), of_gamma))
+
+
+def _launch_apart_backward(grad: Tensor, x: Tensor, a: Tensor, gamma: Tensor | None, eps: float,
+                           ga: Tensor, of_gamma: Tensor, gu: Tensor) -> None:
+    if gamma is None:
+        read_backward(grad, x, a, 1, ga)
+    else:
+        add_up((normed.backward(grad, x, a, 1, gamma, eps, None, ga, of_gamma, gu), of_gamma))
+
+
 @op("geolab::stream_read", _launch_read)
-def _stream_read(x: Tensor, a: Tensor, span: int) -> Tensor:
+def _stream_read(x: Tensor, a: Tensor, gamma: Tensor | None, span: int, eps: float) -> Tensor:
     *tokens, _, d = x.shape
     return buffer(*tokens, d, like=x)
 
 
 @op("geolab::stream_read_backward", _launch_read_backward)
-def _stream_read_backward(grad: Tensor, x: Tensor, a: Tensor, span: int) -> tuple[Tensor, Tensor]:
-    return buffer(*x.shape, like=x), buffer(*x.shape[:-1], like=a)
+def _stream_read_backward(grad: Tensor, x: Tensor, a: Tensor, gamma: Tensor | None, span: int,
+                          eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    return (buffer(*x.shape, like=x), buffer(*x.shape[:-1], like=a),
+            buffer(*_shape(gamma), like=a))
 
 
-def _read_vjp(grad, x, a, span):
-    grad_x, grad_a = _stream_read_backward(grad, x, a, span)
-    return grad_x, summed(grad_a, span, a)
+def _shape(gamma: Tensor | None) -> tuple[int, ...]:
+    return (0,) if gamma is None else gamma.shape
+
+
+def _read_vjp(grad, x, a, gamma, span, eps):
+    gx, ga, of_gamma = _stream_read_backward(grad, x, a, gamma, span, eps)
+    return gx, summed(ga, span, a), None if gamma is None else of_gamma
 
 
 differentiate(_stream_read, _read_vjp)
@@ -99,19 +138,26 @@ differentiate(_stream_read, _read_vjp)
 
 # aᵀX, where another kernel forms the gradient of X from the gradients of two ports
 
-@op("geolab::stream_read_apart", lambda x, a, u_port, a_port, y: _launch_read(x, a, 1, y))
-def _read_apart(x: Tensor, a: Tensor, u_port: Tensor, a_port: Tensor) -> Tensor:
+@op("geolab::stream_read_apart",
+    lambda x, a, gamma, u_port, a_port, eps, y: _launch_read(x, a, gamma, 1, eps, y))
+def _read_apart(x: Tensor, a: Tensor, gamma: Tensor | None, u_port: Tensor, a_port: Tensor,
+                eps: float) -> Tensor:
     return buffer(*u_port.shape, like=x)
 
 
-@op("geolab::stream_read_apart_backward",
-    lambda grad, x, a, grad_a: _launch_read_backward(grad, x, a, 1, grad_a))
-def _read_apart_backward(grad: Tensor, x: Tensor, a: Tensor) -> Tensor:
-    return buffer(*a.shape, like=a)
+@op("geolab::stream_read_apart_backward", _launch_apart_backward)
+def _read_apart_backward(grad: Tensor, x: Tensor, a: Tensor, gamma: Tensor | None,
+                         eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    return (buffer(*a.shape, like=a), buffer(*_shape(gamma), like=a),
+            buffer(*(grad.shape if gamma is not None else (0,)), like=grad))
 
 
-differentiate(_read_apart, lambda grad, x, a: (None, _read_apart_backward(grad, x, a), grad, a),
-              keep=lambda inputs, outputs: inputs[:2])
+def _apart_vjp(grad, x, a, gamma, eps):
+    ga, of_gamma, gu = _read_apart_backward(grad, x, a, gamma, eps)
+    return (None, ga, None, grad, a) if gamma is None else (None, ga, of_gamma, gu, a)
+
+
+differentiate(_read_apart, _apart_vjp, keep=lambda inputs, outputs: (*inputs[:3], inputs[5]))
 
 
 # ---------------------------------------------------------------- mix, and write
@@ -161,8 +207,8 @@ differentiate(_stream_mix, _mix_vjp)
 # ---------------------------------------------------------------- in Triton
 
 @triton.jit(do_not_specialize=["N", "span"])
-def _read(X, A, Y, N, d, span, n: tl.constexpr, SHARED: tl.constexpr, TOKENS: tl.constexpr,
-          FEATURES: tl.constexpr):
+def _read(X, A, GAMMA, Y, N, d, span, eps, n: tl.constexpr, SHARED: tl.constexpr,
+          NORM: tl.constexpr, TOKENS: tl.constexpr, FEATURES: tl.constexpr):
     tiles = tl.cdiv(d, FEATURES)
     token = (tl.program_id(0) // tiles).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
     feature = tl.program_id(0) % tiles * FEATURES + tl.arange(0, FEATURES)
@@ -173,6 +219,8 @@ def _read(X, A, Y, N, d, span, n: tl.constexpr, SHARED: tl.constexpr, TOKENS: tl
     y = a[0] * x[0].to(tl.float32)
     for i in tl.static_range(1, n):
         y += a[i] * x[i].to(tl.float32)
+    if NORM:
+        y = normed.normed(y, GAMMA, feature, d, eps)
     tl.store(Y + (token * d)[:, None] + feature[None, :], y.to(Y.dtype.element_ty), mask=mask)
 
 

@@ -17,7 +17,7 @@ def parts_of(total: Tensor, parts: int) -> Tensor:
 
 
 def add_up(*sums: tuple[Tensor | None, Tensor | None]) -> None:
-    """Fill up to three totals with the sums of their parts, in one launch.
+    """Fill up to four totals with the sums of their parts, in one launch.
 
     Arguments:
         sums: (parts, total) each, where the parts may be the total itself, or both None.
@@ -26,22 +26,25 @@ def add_up(*sums: tuple[Tensor | None, Tensor | None]) -> None:
     given = [item for parts, total in left for item in (parts, total, len(parts), total.numel())]
     programs = sum(cdiv(total.numel(), ADDED) for _, total in left)
     if left:
-        _add_up[(programs,)](*given, *given[:4] * (3 - len(left)), ADDED)
+        _add_up[(programs,)](*given, *given[:4] * (4 - len(left)), ADDED)
 
 
 # ---------------------------------------------------------------- in Triton
 
-@triton.jit(do_not_specialize=["parts_a", "parts_b", "parts_c"])
-def _add_up(A, OF_A, parts_a, size_a, B, OF_B, parts_b, size_b, C, OF_C, parts_c, size_c,
-            NUMBERS: tl.constexpr):
-    """Write the sums of up to three lists of parts, in their order."""
+@triton.jit(do_not_specialize=["parts_a", "parts_b", "parts_c", "parts_d"])
+def _add_up(A, OF_A, parts_a, size_a, B, OF_B, parts_b, size_b, C, OF_C, parts_c, size_c, D, OF_D,
+            parts_d, size_d, NUMBERS: tl.constexpr):
+    """Write the sums of up to four lists of parts, in their order."""
     program, of_a, of_b = tl.program_id(0), tl.cdiv(size_a, NUMBERS), tl.cdiv(size_b, NUMBERS)
+    of_c = tl.cdiv(size_c, NUMBERS)
     if program < of_a:
         _add(A, OF_A, parts_a, size_a, program, NUMBERS)
     elif program < of_a + of_b:
         _add(B, OF_B, parts_b, size_b, program - of_a, NUMBERS)
-    else:
+    elif program < of_a + of_b + of_c:
         _add(C, OF_C, parts_c, size_c, program - of_a - of_b, NUMBERS)
+    else:
+        _add(D, OF_D, parts_d, size_d, program - of_a - of_b - of_c, NUMBERS)
 
 
 @triton.jit

@@ -25,7 +25,14 @@ from geolab.checks import require_count, require_leading, require_option, requir
 from geolab.operators.birkhoff import ORDERS, sinkhorn
 from geolab.operators.generate import rms_linear
 from geolab.operators.precision import outside_autocast, widened
-from geolab.operators.streams import require_write, stream_mix_write, stream_read
+from geolab.operators.streams import (
+    Norm,
+    normed,
+    require_norm,
+    require_write,
+    stream_mix_write,
+    stream_read,
+)
 
 PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
 
@@ -77,7 +84,8 @@ def stream_join(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor, weig
 
 def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, weight: Tensor,
                      scale: Tensor, bias: Tensor, eps: float, iterations: int = 20,
-                     order: str = "column-row") -> tuple[Tensor, Tensor, Tensor]:
+                     order: str = "column-row", norm: Norm | None = None) -> tuple[
+                         Tensor, Tensor, Tensor]:
     """Z = H X + b ⊗ h, what the next sublayer of mHC reads of it, and the H and b of its own write.
 
     Its logits are s ⊙ y + bias of y = W (z / rms z). Then a = σ(·), b = 2σ(·) and H is Sinkhorn's
@@ -93,6 +101,7 @@ def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, wei
         bias: (n² + 2n).
         eps: the guard of the norm.
         iterations, order: those of `sinkhorn`.
+        norm: the RMS norm in front of the next sublayer, if u shall be normalised.
     Returns: Z; u, (..., d); and the next rows of H, then b, (..., n + 1, n).
     Raises: as `stream_mix_write`, `rms_linear` and `sinkhorn`; ValueError for another number of
         logits.
@@ -109,9 +118,12 @@ def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, wei
             raise ValueError(f"{name} must have {count} rows for {n} streams, got {len(rows)}")
     require_count("iterations", iterations)
     require_option("order", order, ORDERS)
+    require_norm(norm, d)
     if d and kernels.joins(x, len(weight)):  # without features the coefficients are the bias's
-        return kernels.TWINS["constrained_join"](x, given, update, weight, scale, bias, eps,
-                                                 iterations, order)
+        held = norm if kernels.holds(x) else None
+        z, u, made = kernels.TWINS["constrained_join"](x, given, update, weight, scale, bias, eps,
+                                                       iterations, order, held)
+        return z, normed(u, None if held else norm), made
     z = x if given is None else stream_mix_write(x, given[..., :n, :], given[..., n, :], update)
     sizes = (n, n, n * n)
     with outside_autocast(x):
@@ -120,7 +132,7 @@ def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, wei
         read, write, mix = logits.split(sizes, dim=-1)
         mix = sinkhorn(mix.unflatten(-1, (n, n)), iterations, order)
         made = torch.cat([mix, 2 * write.sigmoid().unsqueeze(-2)], dim=-2)
-        return z, stream_read(z, read.sigmoid()), made
+    return z, stream_read(z, read.sigmoid(), norm=norm), made
 
 
 def recomputed(run: Callable, *inputs: Any) -> Any:

@@ -5,7 +5,10 @@ A read comes first, then a mix and a write (HC section 2, mHC section 4).
 Legend: n streams, d features per stream, ... any leading axes (batch, position).
 """
 
+from typing import NamedTuple
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from geolab import kernels
@@ -13,27 +16,52 @@ from geolab.checks import require_leading, require_square, require_width
 from geolab.operators.precision import outside_autocast, product
 
 
-def stream_read(x: Tensor, weights: Tensor, ports: tuple = ()) -> Tensor:
-    """aᵀX = Σᵢ aᵢ xᵢ, the sublayer's input.
+class Norm(NamedTuple):
+    """An RMS norm, γ ⊙ u / √(mean u² + eps)."""
+
+    weight: Tensor  # γ: (d)
+    eps: float
+
+
+def stream_read(x: Tensor, weights: Tensor, ports: tuple = (),
+                norm: Norm | None = None) -> Tensor:
+    """aᵀX = Σᵢ aᵢ xᵢ, the sublayer's input, or its norm.
 
     Arguments:
         x: (..., n, d), the streams.
         weights: a, (..., n); leading axes may be fewer, and broadcast.
         ports: those of `Generated`, where x is its state. They change no result: through them the
             kernel that made x forms the gradient of x.
+        norm: the RMS norm in front of the sublayer, which the kernel takes in the same pass.
     Returns: (..., d), in the dtype of x.
-    Raises: ValueError unless there is one weight per stream, and the leading axes of weights
-        broadcast to those of x.
+    Raises: ValueError unless there is one weight per stream, the leading axes of weights broadcast
+        to those of x, and the norm has d weights.
     """
     require_width("weights", weights, x.shape[-2])
     require_leading("weights", weights, 1, x.shape[:-2])
+    require_norm(norm, x.shape[-1])
     if kernels.serves(x, x.shape[-2]):
-        return kernels.TWINS["stream_read"](x, weights, ports)
+        held = norm if kernels.holds(x) else None
+        return normed(kernels.TWINS["stream_read"](x, weights, ports, held),
+                      None if held else norm)
     with outside_autocast(x):
         # contiguous, here and below: strided views of a wider table send products, and their
         # backward, token by token
         weights = weights.to(x.dtype).contiguous()
-        return product(weights.unsqueeze(-2), x).squeeze(-2)
+        u = product(weights.unsqueeze(-2), x).squeeze(-2)
+    return normed(u, norm)
+
+
+def normed(u: Tensor, norm: Norm | None) -> Tensor:
+    """The RMS norm of u, or u itself where there is none."""
+    return u if norm is None else F.rms_norm(u, u.shape[-1:], *norm)
+
+
+def require_norm(norm: Norm | None, features: int) -> None:
+    """Raise ValueError unless the norm has one weight per feature."""
+    if norm is not None:
+        require_width("norm", norm[0], features)
+        require_leading("norm", norm[0], 1, ())
 
 
 def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ from geolab.operators import (
 )
 from geolab.residuals.base import Sublayer
 from geolab.residuals.constrained import ConstrainedStreams, guarded
-from geolab.residuals.streams import StreamCoefficients
+from geolab.residuals.streams import StreamCoefficients, apart
 from geolab.residuals.weights import as_linear
 
 
@@ -107,7 +107,8 @@ class MHC(ConstrainedStreams):
         else:
             x, numbers, ports = stream_generate(state, weight, self.maps.norm_eps)
         read, write, mix = self.maps.coefficients(numbers + bias)
-        return Unwritten(x, mix, write, sublayer(stream_read(x, read, ports)))
+        norm, f = apart(sublayer)
+        return Unwritten(x, mix, write, f(stream_read(x, read, ports, norm)))
 
     def _constrained(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
         """The same step where one operator makes and uses the coefficients."""
@@ -118,9 +119,10 @@ class MHC(ConstrainedStreams):
                 given = torch.cat([state.mix, state.write.unsqueeze(-2)], dim=-2)
         maps, n = self.maps, self.streams
         weight, scale, bias = maps(apart=True)
+        norm, f = apart(sublayer)
         z, u, both = constrained_join(x, given, update, weight, scale, bias, maps.norm_eps,
-                                      maps.iterations, maps.order)
-        return Unwritten(z, both[..., :n, :], both[..., n, :], sublayer(u), both)
+                                      maps.iterations, maps.order, norm)
+        return Unwritten(z, both[..., :n, :], both[..., n, :], f(u), both)
 
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         return self.maps.at(state.flatten(-2))

@@ -10,11 +10,12 @@ Legend: B batch, T positions, D width, n streams.
 from abc import abstractmethod
 from typing import NamedTuple
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from geolab.checks import require_count
 from geolab.operators import stream_mix_write, stream_read
-from geolab.residuals.base import Residual, Sublayer
+from geolab.operators.streams import Norm
+from geolab.residuals.base import Normed, Residual, Sublayer, untouched
 
 
 class StreamCoefficients(NamedTuple):
@@ -57,7 +58,8 @@ class Streams(Residual):
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         read, write, mix = self.coefficients(state)
-        return stream_mix_write(state, mix, write, sublayer(stream_read(state, read)))
+        norm, f = apart(sublayer)
+        return stream_mix_write(state, mix, write, f(stream_read(state, read, norm=norm)))
 
     @abstractmethod
     def coefficients(self, state: Tensor) -> StreamCoefficients:
@@ -66,3 +68,16 @@ class Streams(Residual):
     def reduce(self, state: Tensor) -> Tensor:
         """(B, T, n, D) -> (B, T, D), or (B, T, n D) where it was split."""
         return state.flatten(-2) if self.ends == "split" else state.mean(-2)
+
+
+def apart(sublayer: Sublayer) -> tuple[Norm | None, Sublayer]:
+    """The norm and F of a sublayer x -> F(norm x), so that the pass that reads x takes the norm.
+
+    Of a plain function, of another norm than PyTorch's RMS norm with a weight and a guard, and
+    where somebody looks at the norm: None and the sublayer itself.
+    """
+    norm = sublayer.norm if isinstance(sublayer, Normed) else None
+    if (type(norm) is not nn.RMSNorm or norm.weight is None or norm.eps is None
+            or not untouched(norm)):
+        return None, sublayer
+    return Norm(norm.weight, norm.eps), sublayer.f

@@ -21,13 +21,19 @@ KEPT = {"delta_update": (1 + 1,) * 2, "delta_update, d_v = 4": (4 + 1,) * 2,
         "stream_join": (1 + 4, 3 * 24 + 4 + 2 * 4),
         "constrained_join": (1 + 4 + 2 * 24, 3 * 24 + 3 + 3 * 4)}
 # Vectors per token beyond the floor: the coefficients stand between two phases, and the second one
-# of the forward pass reads Z again. The backward pass also reads Z and ∂u for ∂a.
+# of the forward pass reads Z again. The backward pass also reads Z and ∂u for ∂a, and with a norm
+# it writes ∂u first.
 AGAIN = dict.fromkeys(("stream_join", "constrained_join"), (4, 4 + 1))
 LAUNCHES = {"rms_linear": (2, 2), "stream_join": (3, 3), "constrained_join": (3, 3)}
 # Bytes of a pass: the programs' partial sums, and α; W, padded to 32 outputs, written and read
 PARTS = {"diagonal_update": (8, 8), "rms_linear": (8 * 32 * 4 * 96, 0),
          "stream_join": (8 * 32 * 4 * 96, 0),
          "constrained_join": (8 * 32 * 4 * 96 + 4 * 27, 8 * 27)}  # with s and the bias
+
+for of in (LAUNCHES, PARTS):
+    of["constrained_join, normed"] = of["constrained_join"]
+KEPT["constrained_join, normed"] = (1 + 4 + 2 * 24, 3 * 24 + 3 + 4 * 4)  # a is read once more
+AGAIN["constrained_join, normed"] = (4, 4 + 1 + 1)
 
 interpreted = pytest.mark.skipif(not launch.INTERPRETED,
                                  reason="only Triton's interpreter counts addresses")

@@ -14,6 +14,8 @@ from benchmarks.cases import CASES
 ROOT = Path(__file__).parents[2]
 STATE = [name for name, case in CASES.items() if case.kind == "state"]
 MATRICES = ["cayley_rank2", "cayley_skew4", "sinkhorn"]
+JOINED = ("stream_join", "constrained_join", "constrained_join, normed")
+MULTIPLIED = ("rms_linear", *JOINED)  # the operators that multiply by W
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +29,7 @@ def rows(tmp_path_factory):
     outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     arguments = [["--features", "768", *STATE, *MATRICES],
                  ["--features", "768", "--capability", "80", "stream_read"],
-                 ["--features", "768", "--dtype", "float32", "rms_linear", "stream_join",
-                  "constrained_join"]]
+                 ["--features", "768", "--dtype", "float32", *MULTIPLIED]]
     paths = [folder / f"{number}.json" for number in range(len(arguments))]
     both = [[*given, "--out", str(path)] for given, path in zip(arguments, paths, strict=True)]
     script = f"from benchmarks.assembly import main\nfor given in {both!r}: main(given)"
@@ -53,7 +54,7 @@ def test_no_kernel_spills_but_one_that_was_the_fastest_all_the_same(rows):
     registers.
     """
     spilled = {(row["operator"], row["kernel"], row["stack"]) for row in rows if row["stack"]}
-    assert spilled <= {(name, "_backward", 40) for name in ("stream_join", "constrained_join")}
+    assert spilled <= {(name, "_backward", 40) for name in JOINED}
 
 
 def test_the_state_moves_16_bytes_at_a_time(rows):
@@ -71,7 +72,7 @@ def test_a_product_in_tf32_has_rounded_operands(rows):
         for found in row["products"]:
             formats.setdefault(row["operator"], {})[row["dtype"]] = found
     wanted = {"bfloat16": "bf16", "float32": "tf32"}
-    assert formats == dict.fromkeys(("rms_linear", "stream_join", "constrained_join"), wanted)
+    assert formats == dict.fromkeys(MULTIPLIED, wanted)
 
 
 def test_all_programs_of_rms_linear_run_at_once_where_tokens_are_few(rows):

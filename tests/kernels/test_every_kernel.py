@@ -7,9 +7,10 @@ import pytest
 import torch
 from shared_kernels import TOLERANCE, check, generated
 
-from benchmarks.cases import CASES, Case, draws
+from benchmarks.cases import CASES, EPS, Case, draws
 from benchmarks.cases.streams import generate_read
 from geolab import kernels, operators
+from geolab.operators.streams import Norm
 
 SINGLE, BROAD, HALF = torch.float32, torch.bfloat16, torch.float16
 
@@ -23,7 +24,18 @@ def first_of_constrained(x, weight, scale, bias, eps):
     return operators.constrained_join(x, None, None, weight, scale, bias, eps, 3, "row-column")
 
 
+def first_normed(x, weight, gamma):
+    """What the first sublayer reads, normalised, where another kernel forms the gradient of x."""
+    found = operators.stream_generate(x, weight, EPS)
+    read, *others = generated(found.numbers)
+    norm = Norm(gamma, EPS)
+    return found.state, operators.stream_read(found.state, read, found.ports, norm), *others
+
+
 EVERY = CASES | {
+    "stream_generate, normed": Case(
+        "stream_generate", first_normed, lambda N, n, d, state, number: (
+            state(N, n, d), number(n * (n + 2), n * d) / (n * d)**0.5, number(d)), None),
     "constrained_join, first": CONSTRAINED._replace(
         operator=first_of_constrained, inputs=lambda *given: (
             CONSTRAINED.inputs(*given)[0], *CONSTRAINED.inputs(*given)[3:])),
@@ -94,3 +106,9 @@ OF_ANY_SIZE = ("cayley_skew4", "delta_update", "delta_update, d_v = 4", "diagona
 def test_what_is_too_large_for_registers_goes_to_the_operator(device, name):
     with patch.dict(kernels.TWINS, dict.fromkeys(kernels.TWINS)):
         require(name, *given(name, (2, 3), device, n=12, d=8))
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if "normed" in name])
+def test_a_norm_that_registers_do_not_hold_is_taken_after_the_read(device, name):
+    with patch.object(kernels, "MOST_HELD", (7, 32)):
+        require(name, *given(name, (2, 3), device, d=8))

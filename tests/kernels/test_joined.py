@@ -5,6 +5,7 @@ from unittest.mock import patch
 import pytest
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from shared_kernels import TOLERANCE, check, distance, generated, normal, with_gradients
 from torch.autograd.graph import saved_tensors_hooks
 from torch.distributed.device_mesh import init_device_mesh
@@ -255,6 +256,18 @@ def test_a_network_joins_all_its_sublayers(device):
             assert called(lambda: model(x)) == calls
     behind, x = network(device, norm_at="post")  # the norm needs each state
     assert called(lambda: behind(x))["stream_mix_write"] == 4
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-6], ids=["constrained_join", "stream_read"])
+def test_kernels_take_the_norm_of_a_sublayer_unless_somebody_looks_at_it(device, eps):
+    model, x = network(device, norm="rms", eps=eps)
+    wanted, seen = outputs_and_gradients(model, x, "never"), []
+    with patch.object(F, "rms_norm", wraps=F.rms_norm) as taken:
+        assert_close(outputs_and_gradients(model, x, "always"), wanted, rtol=1e-4, atol=1e-5)
+        assert taken.call_count == 1  # at the network's end
+        model.layers[1].norm.register_forward_hook(lambda *given: seen.append(given))
+        assert_close(outputs_and_gradients(model, x, "always"), wanted, rtol=1e-4, atol=1e-5)
+        assert taken.call_count == 3 and len(seen) == 1
 
 
 def test_who_looks_at_the_states_of_a_network_sees_states(device):

@@ -1,8 +1,8 @@
 import pytest
 import torch
-from shared_kernels import check, normal
+from shared_kernels import check, normal, with_gradients
 
-from geolab import operators
+from geolab import kernels, operators
 from geolab.kernels import streams
 
 NAMES = ("stream_read", "stream_mix", "stream_mix_write")
@@ -36,6 +36,26 @@ def test_a_state_of_half_precision_is_summed_in_full(device, name, dtype):
 @pytest.mark.parametrize("name", NAMES)
 def test_any_number_of_streams_and_features(device, name, n, d):
     compare(name, *inputs(name, (7,), n, d, device))
+
+
+@pytest.mark.parametrize("n, d", [(1, 1), (2, 1100), (3, 130), (8, 24)])
+def test_a_read_takes_the_norm_of_any_number_of_streams_and_features(device, n, d):
+    def read(operator):
+        return lambda x, a, gamma: operator(x, a, norm=(gamma, 1e-5))
+
+    # with 1100 features several programs share the tokens, and add up their parts
+    given = *inputs("stream_read", (70,), n, d, device), normal(d, seed=5, device=device)
+    kernel = read(streams.stream_read)
+    check(kernel, read(operators.stream_read), *given, tolerance=1e-5)
+    first, second = (with_gradients(kernel, given, 0) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_a_norm_of_another_length_is_refused():
+    x, a = inputs("stream_read", (2,), 4, 8, "cpu")
+    for mode in ("always", "never"):
+        with kernels.use(mode), pytest.raises(ValueError, match="norm must have"):
+            operators.stream_read(x, a, norm=(torch.ones(7), 1e-5))
 
 
 def test_without_tokens_shared_coefficients_have_gradients_of_zero(device):
