@@ -94,6 +94,17 @@ def require_leading(name: str, tensor: Tensor, trailing: int, leading: Sequence[
                          f"{tuple(leading)}, got shape {tuple(tensor.shape)}")
 
 
+def require_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> None:
+    """Raise ValueError unless H, b and h make a write of the streams x, H X + b ⊗ h."""
+    *tokens, n, d = x.shape
+    require_square("matrix", matrix, n)
+    require_width("weights", weights, n)
+    require_width("update", update, d)
+    require_leading("matrix", matrix, 2, tokens)
+    require_leading("weights", weights, 1, tokens)
+    require_leading("update", update, 1, tokens)
+
+
 def require_square(name: str, matrix: Tensor, size: int | None = None) -> None:
     """Raise ValueError unless the last two axes of `matrix` are equal, and are `size` if given."""
     rows, columns = matrix.shape[-2:] if matrix.ndim >= 2 else (0, -1)

@@ -6,6 +6,7 @@
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 
@@ -32,9 +33,8 @@ def judged(row: Hypothesis, comparison: dict) -> Finding:
 
     Raises: ValueError for an arm without runs, or with fewer than two seeds.
     """
-    together = sum(_place(row) == _place(other) for other in HYPOTHESES)
     simple = baselines_of(row) if row.claim.beats else {}
-    return judge.judge(comparison, row.claim, together, simple)
+    return judge.judge(comparison, row.claim, _claims()[_place(row)], simple)
 
 
 def comparison_of(row: Hypothesis) -> dict | None:
@@ -70,14 +70,22 @@ def ends(row: Hypothesis) -> dict[str, Ends]:
 
 
 def baselines_of(row: Hypothesis) -> Mapping[str, float]:
-    """The simple predictors of a claim's task."""
-    return _baselines(*_place(row))
+    """The simple predictors of a claim's task: those of its comparison, or else those of the task
+    as its study has it, where the file keeps none.
+    """
+    return (comparison_of(row) or {}).get("baselines") or _baselines(*_place(row))
 
 
 @cache
 def _baselines(study: str, part: str, size: str) -> Mapping[str, float]:
     task = next(arm.task for arm in STUDIES[study].arms(size) if arm.part == part)
     return task.baselines()
+
+
+@cache
+def _claims() -> Counter:
+    """How many claims each comparison decides."""
+    return Counter(map(_place, HYPOTHESES))
 
 
 def _place(row: Hypothesis) -> tuple[str, str, str]:

@@ -4,15 +4,15 @@ Legend: B batch, T positions, D width.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 
 from torch import Tensor, nn
 
-from geolab.graft.rules import Rule, known_rule
+from geolab.graft.rules import Rule, known_rule, noted
 from geolab.residuals import HyperConnections, Normed, Residual, make_residual
-from geolab.residuals.base import untouched
+from geolab.residuals.base import joining
 
 
 def make_residuals(residual: str | type[Residual], width: int, count: int,
@@ -49,8 +49,7 @@ def through(residuals: Sequence[Residual], x: Tensor, sublayers: Iterable[tuple]
     first, last, sublayers = residuals[0], residuals[-1], list(sublayers)
     state = first.expand(x) if first.first else x
     # each sublayer but the last leaves the write of its state to the next one
-    joined = all(residual.joins and untouched(residual) for residual in residuals) \
-        and all(len(sublayer) == 2 for sublayer in sublayers)
+    joined = all(len(sublayer) == 2 for sublayer in sublayers) and joining(residuals)
     for residual, (norm, f, *after) in zip(residuals, sublayers, strict=True):
         step = residual.step if joined else residual
         state = step(state, Normed(f, norm))
@@ -107,9 +106,10 @@ class Grafted:
         if first and self.reads_other_positions:
             _require_whole(self.residuals[0], dict(zip(names[1:], args, strict=False)) | kwargs)
         others: list = []
+        batch_first = self.graft_rule.batch_first(self)
         sublayers = [(norm, noted(f, others), *after) for norm, f, *after
                      in self.graft_rule.sublayers(self, *args, **kwargs)]
-        if not self.graft_rule.batch_first(self):
+        if not batch_first:
             sublayers = [(norm, lambda x, f=f: f(x.transpose(0, 1)).transpose(0, 1), *after)
                          for norm, f, *after in sublayers]
             state = through(self.residuals, x.transpose(0, 1) if first else x, sublayers)
@@ -144,18 +144,6 @@ class Grafted:
 def _parameters(block_class: type[nn.Module]) -> tuple[str, ...]:
     """The names of forward's parameters, x first."""
     return tuple(inspect.signature(block_class.forward).parameters)[1:]
-
-
-def noted(f: Callable, others: list) -> Callable:
-    """Wrap F, so that it returns its update alone and appends its other results to `others`."""
-    def run(x: Tensor) -> Tensor:
-        found = f(x)
-        if not isinstance(found, tuple):
-            return found
-        others.extend(found[1:])
-        return found[0]
-
-    return run
 
 
 def _require_whole(residual: Residual, given: Mapping[str, object]) -> None:

@@ -71,6 +71,20 @@ def rule(block: type[nn.Module], sublayers: Sublayers, *, width: int | None = No
     OWN[block] = Rule(sublayers, width=None if width is None else lambda _: width)
 
 
+def noted(f: Callable, others: list) -> Callable:
+    """Wrap the F of a rule, so that it returns its update alone and appends its other results to
+    `others`.
+    """
+    def run(x: Tensor) -> Tensor:
+        found = f(x)
+        if not isinstance(found, tuple):
+            return found
+        others.extend(found[1:])
+        return found[0]
+
+    return run
+
+
 def find_rule(block: nn.Module) -> Rule | None:
     """Find the rule for a block's forward: that of its class, or of the nearest parent with one, or
     None.

@@ -22,8 +22,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from geolab.graft.block import noted
-from geolab.graft.rules import find_rule
+from geolab.graft.rules import find_rule, noted
 from geolab.graft.stacks import find_stacks
 from geolab.graft.trial import call
 from geolab.residuals import Normed

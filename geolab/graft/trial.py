@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from geolab.graft.block import make_residuals, noted, through
-from geolab.graft.rules import find_rule, is_own, requires_x_alone
+from geolab.graft.block import make_residuals, through
+from geolab.graft.rules import find_rule, is_own, noted, requires_x_alone
 
 # the errors of a network or a rule for an input or a block that doesn't fit it
 UNFIT = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError)

@@ -20,9 +20,9 @@ def packed(weight: Tensor, x: Tensor, products: str) -> Tensor:
     n and O padded.
     """
     (_, n, d), O, halves = sizes(x, 2), len(weight), products == "halves"
-    streams = launch.power_of_two(n)
-    made = buffer(1 + halves, d, streams, padded(O), like=x if halves else weight)
-    _pack[(cdiv(d * streams, PACK),)](weight, made, d, n, streams, O, padded(O), PACK, products)
+    streams, outputs = launch.power_of_two(n), padded(O)
+    made = buffer(1 + halves, d, streams, outputs, like=x if halves else weight)
+    _pack[(cdiv(d * streams, PACK),)](weight, made, d, n, streams, O, outputs, PACK, products)
     return made
 
 

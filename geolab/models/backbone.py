@@ -15,7 +15,7 @@ from geolab.models.config import TransformerConfig
 from geolab.models.layers import MLP, Attention, Layer, make_norm, require_length
 from geolab.operators import recomputed
 from geolab.residuals import Residual, make_residual
-from geolab.residuals.base import untouched
+from geolab.residuals.base import joining, untouched
 
 
 class Transformer(nn.Module):
@@ -72,11 +72,11 @@ class Transformer(nn.Module):
     @property
     def joined(self) -> bool:
         """Whether each sublayer leaves the write of its state to the next one, whose kernel does
-        both: all residuals can, and nobody looks at a state in between.
+        both.
         """
-        return self.config.norm_at == "pre" and all(
-            layer.residual.joins and untouched(layer, called=True) and untouched(layer.residual)
-            for layer in self.layers)
+        return (self.config.norm_at == "pre"
+                and all(untouched(layer, called=True) for layer in self.layers)
+                and joining(layer.residual for layer in self.layers))
 
     def extra_repr(self) -> str:
         return repr(self.config)

@@ -73,12 +73,12 @@ def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row",
     n = logits.shape[-1]
     if kernels.serves(logits, n) and form == "dual" and not eps:
         return kernels.TWINS["sinkhorn"](logits, iterations, order)
+    # torch.func can't look into a hand-written backward pass that keeps a history
+    dual = form == "dual" and not kernels.transformed()
     flip = order == "row-column"
     x = widened(logits).mT if flip else widened(logits)
     # (n, n, N): each step is one long vector operation
     x = x.reshape(prod(x.shape[:-2]), n, n).permute(1, 2, 0).contiguous()
-    # torch.func can't look into a hand-written backward pass that keeps a history
-    dual = form == "dual" and not kernels.transformed()
     p = (_guarded(x, iterations, eps) if eps else
          _dual(x, iterations) if dual else _logarithmic(x, iterations))
     return (p.permute(2, 1, 0) if flip else p.permute(2, 0, 1)).contiguous().view(logits.shape)

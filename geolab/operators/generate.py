@@ -33,9 +33,9 @@ def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     require_leading("weight", weight, 2, ())
     if kernels.serves(x) and len(weight) <= kernels.MOST_OUTPUTS:
         return kernels.TWINS["rms_linear"](x, weight, eps)
+    # forward mode can't look into a hand-written backward pass
+    apply = _rms_linear if kernels.transformed() else _RmsLinear.apply
     with outside_autocast(x):
-        # forward mode can't look into a hand-written backward pass
-        apply = _rms_linear if kernels.transformed() else _RmsLinear.apply
         return apply(widened(x), widened(weight), eps)
 
 

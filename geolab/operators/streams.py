@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from geolab import kernels
-from geolab.checks import require_leading, require_square, require_width
+from geolab.checks import require_leading, require_width, require_write
 from geolab.operators.precision import outside_autocast, product
 
 
@@ -101,12 +101,12 @@ def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor)
     *tokens, n, d = x.shape
     if kernels.serves(x, n):
         return kernels.TWINS["stream_mix_write"](x, matrix, weights, update)
+    # forward mode can't look into a hand-written backward pass
+    apply = _mix_write if kernels.transformed() else _MixWrite.apply
     matrix = matrix.to(x.dtype).expand(*tokens, n, n).contiguous()
     weights = weights.to(x.dtype).expand(*tokens, n).contiguous()
     update = update.to(x.dtype).expand(*tokens, d)
     with outside_autocast(x):
-        # forward mode can't look into a hand-written backward pass
-        apply = _mix_write if kernels.transformed() else _MixWrite.apply
         return apply(x, matrix, weights, update)
 
 
@@ -114,17 +114,6 @@ def _mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> Te
     # Not in place: a result that is changed in place has a gradient of zeros if PyTorch 2.11
     # compiles this
     return torch.addcmul(matrix @ x, weights.unsqueeze(-1), update.unsqueeze(-2))
-
-
-def require_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> None:
-    """Raise ValueError unless `stream_mix_write` takes these arguments."""
-    *tokens, n, d = x.shape
-    require_square("matrix", matrix, n)
-    require_width("weights", weights, n)
-    require_width("update", update, d)
-    require_leading("matrix", matrix, 2, tokens)
-    require_leading("weights", weights, 1, tokens)
-    require_leading("update", update, 1, tokens)
 
 
 class _MixWrite(torch.autograd.Function):

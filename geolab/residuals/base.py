@@ -7,7 +7,7 @@ Legend: B batch, T positions, D model width.
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -144,6 +144,14 @@ def untouched(module: nn.Module, called: bool = False) -> bool:
     return "forward" not in vars(module) and all(
         called and getattr(hook, "__module__", "").startswith("torch.distributed.")
         for hook in hooks)
+
+
+def joining(residuals: Iterable[Residual]) -> bool:
+    """Return whether each of these residuals may leave the write of its state to the next one: all
+    have a `step` that does, and nobody looks at a state in between.
+    """
+    residuals = list(residuals)
+    return all(map(untouched, residuals)) and all(residual.joins for residual in residuals)
 
 
 _PLACE = ("self", "width", "index", "count")  # no options: where the residual stands

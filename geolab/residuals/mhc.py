@@ -99,8 +99,22 @@ class MHC(ConstrainedStreams):
 
     def step(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
         """Do the step of `forward` without its last write, from a state that is written or not."""
-        if self.maps.fits:
-            return self._constrained(state, sublayer)
+        maps, n = self.maps, self.streams
+        if not maps.fits:
+            return self._in_turn(state, sublayer)
+        x, given, update = state, None, None
+        if isinstance(state, Unwritten):
+            x, given, update = state.x, state.both, state.update
+            if given is None:
+                given = torch.cat([state.mix, state.write.unsqueeze(-2)], dim=-2)
+        weight, scale, bias = maps(apart=True)
+        norm, f = apart(sublayer)
+        z, u, both = constrained_join(x, given, update, weight, scale, bias, maps.norm_eps,
+                                      maps.iterations, maps.order, norm)
+        return Unwritten(z, both[..., :n, :], both[..., n, :], f(u), both)
+
+    def _in_turn(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
+        """The same step where no operator makes the coefficients and uses them at once."""
         weight, bias = self.maps()
         if isinstance(state, Unwritten):
             x, numbers, ports = stream_join(*state[:4], weight, self.maps.norm_eps)
@@ -109,20 +123,6 @@ class MHC(ConstrainedStreams):
         read, write, mix = self.maps.coefficients(numbers + bias)
         norm, f = apart(sublayer)
         return Unwritten(x, mix, write, f(stream_read(x, read, ports, norm)))
-
-    def _constrained(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
-        """The same step where one operator makes and uses the coefficients."""
-        x, given, update = state, None, None
-        if isinstance(state, Unwritten):
-            x, given, update = state.x, state.both, state.update
-            if given is None:
-                given = torch.cat([state.mix, state.write.unsqueeze(-2)], dim=-2)
-        maps, n = self.maps, self.streams
-        weight, scale, bias = maps(apart=True)
-        norm, f = apart(sublayer)
-        z, u, both = constrained_join(x, given, update, weight, scale, bias, maps.norm_eps,
-                                      maps.iterations, maps.order, norm)
-        return Unwritten(z, both[..., :n, :], both[..., n, :], f(u), both)
 
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         return self.maps.at(state.flatten(-2))

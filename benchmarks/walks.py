@@ -1,0 +1,94 @@
+"""How far a person walks who follows the code: calls, and hops from one file to another.
+
+    python -m benchmarks.walks                     a grafted mHC block, and a verdict of the ledger
+    TRITON_INTERPRET=1 python -m benchmarks.walks  the same block with its kernels
+
+A hop is a call in another file than the call before it. Comprehensions don't count. In the
+interpreter the functions of Triton count as calls too, which on a GPU are compiled.
+"""
+
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from geolab import kernels
+from geolab.graft import graft
+from studies import ledger
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = tuple(f"{ROOT / room}{os.sep}" for room in ("geolab", "studies"))
+NO_STEP = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>")
+
+
+class Call(NamedTuple):
+    """One call: the file of the function, and its name."""
+
+    file: str
+    function: str
+
+
+def hops(calls: list[Call]) -> int:
+    """How often a call is in another file than the one before it."""
+    return sum(one.file != other.file for one, other in zip(calls, calls[1:], strict=False))
+
+
+def told(calls: list[Call]) -> str:
+    """The length of a walk in words."""
+    return (f"{len(calls):4} calls, {hops(calls):4} hops, "
+            f"{len({call.file for call in calls}):3} files, {len(set(calls)):4} functions")
+
+
+@contextmanager
+def walk():
+    """A context that gives the list of the calls of functions of geolab and studies in it."""
+    calls: list[Call] = []
+
+    def see(frame: FrameType, event: str, _) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(ROOMS) and code.co_name not in NO_STEP:
+            calls.append(Call(code.co_filename.removeprefix(f"{ROOT}{os.sep}"), code.co_name))
+
+    sys.setprofile(see)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(None)
+
+
+def block(mode: str) -> tuple[list[Call], list[Call]]:
+    """The walks forward and backward of one block with mHC, after a first step."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(16, 2, 32, norm_first=True, batch_first=True, dropout=0.0)
+    model = graft(nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), "mhc")
+    x = torch.randn(1, 4, 16)
+    with kernels.use(mode):
+        model(x).sum().backward()
+        with walk() as forward:
+            loss = model(x).square().mean()
+        with walk() as backward:
+            loss.backward()
+    return forward, backward
+
+
+def verdict(label: str) -> list[Call]:
+    """The walk from a row of the ledger to its verdict."""
+    with walk() as calls:
+        ledger.verdict(label)
+    return calls
+
+
+def main() -> None:
+    for mode in ("never", "always") if kernels.TWINS else ("never",):
+        for name, calls in zip(("forward", "backward"), block(mode), strict=True):
+            print(f"mHC, kernels {mode:6} {name:8}  {told(calls)}")
+    print(f"verdict of ddl-one            {told(verdict('ddl-one'))}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""The walk through the code: what is counted, and that it doesn't double back."""
+
+import sys
+
+from benchmarks.walks import Call, block, hops, verdict, walk
+from geolab.checks import require_count
+
+
+def test_a_hop_is_a_call_in_another_file():
+    a, b = Call("a.py", "f"), Call("b.py", "g")
+    assert hops([]) == hops([a]) == hops([a, a]) == 0
+    assert hops([a, b, b, a]) == 2
+
+
+def test_calls_of_the_house_are_counted_inside_the_context_alone():
+    before = sys.getprofile()
+    with walk() as calls:
+        require_count("one", 1)
+        sorted([1])
+    require_count("one", 1)
+    assert calls == [Call("geolab/checks.py", "require_count")] and sys.getprofile() is before
+
+
+def test_no_operator_of_a_grafted_block_goes_back_to_the_residual():
+    """Between an operator's first call and F, there are operators, kernels and checks alone."""
+    inside = False
+    forward, _ = block("never")
+    assert sum(call.function == "constrained_join" for call in forward) == 2
+    for call in forward:
+        inside |= call.function == "constrained_join"
+        if call.file == "geolab/residuals/base.py" and call.function == "__call__":
+            inside = False
+        assert not (inside and call.file.startswith("geolab/residuals/")), call
+
+
+def test_whether_residuals_join_is_asked_once_for_each():
+    forward, _ = block("never")
+    asked = [call for call in forward if call.function in ("joins", "untouched")
+             and call.file.startswith("geolab/residuals/")]
+    assert len(asked) == 2 + 2
+
+
+def test_a_verdict_asks_its_file_and_no_study():
+    files = {call.file for call in verdict("ddl-one")}
+    assert "studies/ledger.py" in files and "studies/engine/results.py" in files
+    assert not any(file.startswith(("studies/experiments/", "geolab/")) for file in files)
