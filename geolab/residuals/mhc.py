@@ -25,13 +25,13 @@ from torch import Tensor, nn
 
 from geolab.checks import require_option
 from geolab.operators import (
-    constrained_join,
     rms_linear,
     stream_generate,
     stream_join,
     stream_mix_write,
     stream_read,
 )
+from geolab.operators.joined import apart
 from geolab.residuals.base import Sublayer
 from geolab.residuals.constrained import ConstrainedStreams, guarded
 from geolab.residuals.streams import StreamCoefficients
@@ -44,14 +44,24 @@ class Unwritten(NamedTuple):
     """
 
     x: Tensor       # X: (B, T, n, D)
-    mix: Tensor     # H: (B, T, n, n)
-    write: Tensor   # b: (B, T, n)
     update: Tensor  # h: (B, T, D)
-    both: Tensor | None = None  # the rows of H, then b, where one operator made them
+    given: Tensor | tuple[Tensor, Tensor]  # H and b; the rows of H above b, where one operator made
+    #                                        them; b alone, (B, T, 1, n), where H = I
 
     def written(self) -> Tensor:
         """(B, T, n, D)."""
-        return stream_mix_write(*self[:4])
+        return stream_mix_write(self.x, *self.apart(), self.update)
+
+    def apart(self) -> tuple[Tensor, Tensor]:
+        """H, (B, T, n, n), and b, (B, T, n)."""
+        return self.given if isinstance(self.given, tuple) else apart(self.given)
+
+    def together(self) -> Tensor:
+        """The rows of H above b, (B, T, n + 1, n), or b alone."""
+        if isinstance(self.given, tuple):
+            mix, write = self.given
+            return torch.cat([mix, write.unsqueeze(-2)], dim=-2)
+        return self.given
 
 
 class MHC(ConstrainedStreams):
@@ -103,24 +113,20 @@ class MHC(ConstrainedStreams):
             return self._constrained(state, sublayer)
         weight, bias = self.maps()
         if isinstance(state, Unwritten):
-            x, numbers, ports = stream_join(*state[:4], weight, self.maps.norm_eps)
+            x, numbers, ports = stream_join(state.x, *state.apart(), state.update, weight,
+                                            self.maps.norm_eps)
         else:
             x, numbers, ports = stream_generate(state, weight, self.maps.norm_eps)
         read, write, mix = self.maps.coefficients(numbers + bias)
-        return Unwritten(x, mix, write, sublayer(stream_read(x, read, ports)))
+        return Unwritten(x, sublayer(stream_read(x, read, ports)), (mix, write))
 
     def _constrained(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
         """The same step where one operator makes and uses the coefficients."""
         x, given, update = state, None, None
         if isinstance(state, Unwritten):
-            x, given, update = state.x, state.both, state.update
-            if given is None:
-                given = torch.cat([state.mix, state.write.unsqueeze(-2)], dim=-2)
-        maps, n = self.maps, self.streams
-        weight, scale, bias = maps(apart=True)
-        z, u, both = constrained_join(x, given, update, weight, scale, bias, maps.norm_eps,
-                                      maps.iterations, maps.order)
-        return Unwritten(z, both[..., :n, :], both[..., n, :], sublayer(u), both)
+            x, given, update = state.x, state.together(), state.update
+        z, u, made = self.maps.join(x, given, update)
+        return Unwritten(z, sublayer(u), made)
 
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         return self.maps.at(state.flatten(-2))

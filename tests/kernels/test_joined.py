@@ -218,12 +218,13 @@ def test_autograd_keeps_no_more_than_of_one_operator_after_the_other():
 
 # ---------------------------------------------------------------- networks
 
-def network(device, layers=2, without=(), eps=0.0, **changes):
-    """A network of mHC whose parameters are not at their initial values."""
+def network(device, layers=2, residual="mhc", options=None, **changes):
+    """A network of mHC, or of another residual, whose parameters are not at their initial values.
+    """
     torch.manual_seed(0)
     config = TransformerConfig.benchmark(width=16, layers=layers, heads=2, max_length=8, **changes)
-    rounds = {} if "mix" in without else {"iterations": 2}
-    made = Transformer(config, "mhc", without=without, eps=eps, **rounds).to(device)
+    options = {"iterations": 2} if options is None and residual == "mhc" else options or {}
+    made = Transformer(config, residual, **options).to(device)
     with torch.no_grad():
         for i, p in enumerate(made.parameters()):
             p.add_(normal(*p.shape, seed=10 + i, device=device), alpha=0.1)
@@ -247,14 +248,36 @@ def test_a_network_joins_all_its_sublayers(device):
     model, x = network(device)
     calls = called(lambda: model(x))
     assert calls == {"constrained_join": 4, "stream_mix_write": 1}
-    guarded, x = network(device, eps=1e-6)  # its kernels know no guard
-    assert called(lambda: guarded(x)) == {"stream_generate": 1, "stream_join": 3, "stream_read": 4,
-                                          "stream_mix_write": 1}
     for context in (torch.no_grad, torch.inference_mode):
         with context():
             assert called(lambda: model(x)) == calls
     behind, x = network(device, norm_at="post")  # the norm needs each state
     assert called(lambda: behind(x))["stream_mix_write"] == 4
+
+
+@pytest.mark.parametrize("options", [
+    {"streams": 2}, {"eps": 1e-6, "write_eps": 1e-6, "iterations": 2}, {"without": ("mix",)},
+    {"without": ("mix",), "streams": 8}, {"mix": "permutations"}, {"mix": "circulant"}], ids=str)
+def test_one_operator_makes_the_coefficients_of_these_forms(device, options):
+    model, x = network(device, options=options)
+    assert called(lambda: model(x)) == {"constrained_join": 4, "stream_mix_write": 1}
+
+
+@pytest.mark.parametrize("options", [
+    {"mix": "kronecker"}, {"mix": "orthostochastic"}, {"without": ("read",)},
+    {"without": ("write", "mix")}], ids=str)
+def test_of_these_forms_pytorch_makes_the_coefficients(device, options):
+    model, x = network(device, options=options)
+    calls = called(lambda: model(x))
+    calls.pop("sinkhorn", None)
+    assert calls == {"stream_generate": 1, "stream_join": 3, "stream_read": 4,
+                     "stream_mix_write": 1}
+
+
+def test_eight_streams_that_are_mixed_take_one_kernel_after_the_other(device):
+    model, x = network(device, layers=1, options={"streams": 8, "iterations": 2})
+    assert called(lambda: model(x)) == dict.fromkeys(
+        ("rms_linear", "sinkhorn", "stream_read", "stream_mix_write"), 2)
 
 
 def test_who_looks_at_the_states_of_a_network_sees_states(device):
@@ -319,15 +342,17 @@ def outputs_and_gradients(model, x, mode, run=lambda model, x: model(x)):
             *y.shape, seed=2, device=y.device).to(y.dtype))]
 
 
-@pytest.mark.parametrize("without", [(), ("read",), ("write", "mix")])
-def test_a_joined_network_is_the_layers_one_after_the_other(device, without):
+@pytest.mark.parametrize("options", [
+    None, {"without": ("read",)}, {"without": ("write", "mix")}, {"without": ("mix",)},
+    {"eps": 1e-2, "write_eps": 1e-2}, {"mix": "permutations", "eps": 1e-2}], ids=str)
+def test_a_joined_network_is_the_layers_one_after_the_other(device, options):
     def joined(model, x):
         state = model.layers[0].residual.expand(x + model.position[:, :x.shape[1]])
         for layer in model.layers:
             state = layer(state, joined=True)
         return model.norm(model.layers[-1].residual.reduce(state.written()))
 
-    model, x = network(device, layers=1 if without else 2, without=without)
+    model, x = network(device, layers=1 if options else 2, options=options)
     wanted = outputs_and_gradients(model, x, "never")
     # without kernels it is the plain path, bit by bit
     assert_close(outputs_and_gradients(model, x, "never", joined), wanted, rtol=0, atol=0)
