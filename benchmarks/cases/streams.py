@@ -55,6 +55,14 @@ def constrained_join(N: int, n: int, d: int, e: int = 2, *, mixed: bool = True) 
                  (3 * n + 3) * e * N * d + 12 * N * given + 8 * shared)
 
 
+def single_pass(N: int, n: int, d: int, e: int = 2) -> Bytes:
+    """The same where a is given. Forward writes the next a, and backward its gradient and that of
+    a.
+    """
+    forward, backward = constrained_join(N, n, d, e)
+    return Bytes(forward + 8 * N * n, backward + 12 * N * n)
+
+
 def _read(N, n, d, state, number):
     return state(N, n, d), number(N, n)
 
@@ -75,6 +83,15 @@ def _constrained(N, n, d, state, number):
     O = n * (n + 2)
     return (state(N, n, d), number(N, n + 1, n), state(N, d), number(O, n * d) / (n * d)**0.5,
             number(3), number(O))
+
+
+def _before(N, n, d, state, number):
+    return *_constrained(N, n, d, state, number), number(N, n)
+
+
+def _read_before(*given: Tensor, eps: float) -> tuple[Tensor, ...]:
+    """`constrained_join` that reads with the last of its inputs."""
+    return operators.constrained_join(*given[:-1], eps, read=given[-1])
 
 
 def _unmixed(N, n, d, state, number):
@@ -132,6 +149,8 @@ CASES = {
         "constrained_join", operators.constrained_join, _unmixed,
         partial(constrained_join, mixed=False),
         options={"eps": EPS, "guard": 1e-6, "write_guard": 1e-6}, roundings=2),
+    "constrained_join, single pass": Case(
+        "constrained_join", _read_before, _before, single_pass, options={"eps": EPS}, roundings=1),
     "constrained_join, guarded": Case(  # as in DeepSeek-V4
         "constrained_join", operators.constrained_join, _constrained, constrained_join,
         options={"eps": EPS, "guard": 1e-6}, roundings=2),

@@ -19,13 +19,12 @@ matrices ("corners": see `polytope`), or not at all ("identity"): then H′ = I,
 
 Legend: N tokens, n streams, d features per stream, O = 2n + K logits; s has one number each for a,
 b′ and H′. r = 1 / rms z. Rows of logits, of a, b′ and H′, are tiles as in `birkhoff`.
+The second phase is in `coefficients`.
 """
 
-import triton
-import triton.language as tl
 from torch import Tensor
 
-from geolab.kernels import birkhoff, generate, guarded, joined, launch, polytope, streams, tiles
+from geolab.kernels import birkhoff, coefficients, generate, joined, launch, streams, tiles
 from geolab.kernels.launch import INTERPRETED, buffer, cdiv, expanded, power_of_two, sizes, twin
 from geolab.kernels.tiles import ReadGradients
 from geolab.kernels.totals import parts_of
@@ -37,8 +36,10 @@ WARPS = 4  # of the second phase, where programs read Z
 def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, weight: Tensor,
                      scale: Tensor, bias: Tensor, eps: float, iterations: int = 20,
                      order: str = "column-row", guard: float = 0.0, write_guard: float = 0.0,
-                     corners: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Z, u and H′ above b′, as `operators.constrained_join`, for n up to 4, and to 8 where H = I.
+                     corners: Tensor | None = None,
+                     read: Tensor | None = None) -> tuple[Tensor, ...]:
+    """Z, u, H′ above b′, and a′ if `read` is given, as `operators.constrained_join`, for n up to 4,
+    and to 8 where H = I.
 
     The forward pass moves (3n + 2) d numbers per token, and the backward pass (4n + 4) d; without a
     write (2n + 1) d, and (4n + 2) d.
@@ -53,9 +54,13 @@ def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, wei
     numbers = (t.float().contiguous() for t in (weight, scale, bias))
     if corners is not None:
         corners = corners.to(x.device).float().contiguous()
-    z, u, made, *_ = _constrained_join(x, *numbers, given, update, corners, eps, iterations - 1,
-                                       order == "row-column", guard, write_guard)
-    return (joined.Ported.apply(x, z) if given is None else z), u, made
+    if read is not None:
+        read = expanded(read, *x.shape[:-1]).float().contiguous()
+    run = _constrained_join if read is None else _single_pass_join
+    z, u, *made, _, _ = run(x, *numbers, given, update, read, corners, eps, iterations - 1,
+                            order == "row-column", guard, write_guard)
+    return ((joined.Ported.apply(x, z) if given is None else z), u,
+            *(made[:1] if read is None else made))
 
 
 def _form(n: int, O: int, guard: float, corners: Tensor | None) -> str:
@@ -66,49 +71,60 @@ def _form(n: int, O: int, guard: float, corners: Tensor | None) -> str:
     return "guarded" if guard else "sinkhorn"
 
 
+def _fewer(matrices: int, threads: int, numbers: int, corners: Tensor | None) -> int:
+    """Matrices per program: a thread holds so many numbers of its matrices' corners at most."""
+    if corners is None or INTERPRETED:
+        return matrices
+    K, n, _ = corners.shape
+    return min(matrices, max(1, numbers * threads // (power_of_two(K) * power_of_two(n))))
+
+
 def _launch(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, c: Tensor | None,
-            h: Tensor | None, corners: Tensor | None, eps: float, steps: int, flip: bool,
-            guard: float, write_guard: float, z: Tensor, u: Tensor, made: Tensor, a: Tensor,
-            y: Tensor, r: Tensor) -> None:
+            h: Tensor | None, read: Tensor | None, corners: Tensor | None, eps: float, steps: int,
+            flip: bool, guard: float, write_guard: float, z: Tensor, u: Tensor, made: Tensor,
+            a: Tensor, y: Tensor, r: Tensor) -> None:
     (N, n, d), O = sizes(x, 2), len(weight)
     sums, squares = joined.products(x, weight, eps, c, h, z, y, r)
     tile, power = tiles.across(x), power_of_two(n)
     each = 1024 if INTERPRETED else 32 * WARPS * min(n & -n, 4) // power
+    each = _fewer(each, 32 * WARPS, 32, corners)
     reading = cdiv(N, tile["TOKENS"]) * cdiv(d, tile["FEATURES"])
-    _enter[(cdiv(N, each) + reading,)](
+    coefficients._enter[(cdiv(N, each) + reading,)](
         x if h is None else z, y, r, sums, squares, scale, bias, bias if corners is None
-        else corners, a, made, u, N, eps, guard, write_guard, d, len(sums) if sums is not y else 1,
-        steps, flip, _form(n, O, guard, corners), n, O, sums is not y, each, power, **tile,
-        num_warps=WARPS)
+        else corners, a if read is None else read, a, made, u, N, eps, guard, write_guard, d,
+        len(sums) if sums is not y else 1, steps, flip, _form(n, O, guard, corners), n, O,
+        sums is not y, read is not None, each, power, **tile, num_warps=WARPS)
 
 
-def _launch_backward(gz: Tensor, gu: Tensor, gmade: Tensor, x: Tensor, weight: Tensor,
-                     scale: Tensor, bias: Tensor, c: Tensor | None, h: Tensor | None,
-                     corners: Tensor | None, steps: int, flip: bool, guard: float, z: Tensor,
-                     a: Tensor, y: Tensor, r: Tensor, gx: Tensor, gw: Tensor, of_logits: Tensor,
-                     gc: Tensor, gh: Tensor) -> None:
+def _launch_backward(gz: Tensor, gu: Tensor, gmade: Tensor, ga: Tensor | None, x: Tensor,
+                     weight: Tensor, scale: Tensor, bias: Tensor, c: Tensor | None,
+                     h: Tensor | None, read: Tensor | None, corners: Tensor | None, steps: int,
+                     flip: bool, guard: float, z: Tensor, a: Tensor, y: Tensor, r: Tensor,
+                     gx: Tensor, gw: Tensor, of_logits: Tensor, gc: Tensor, gh: Tensor,
+                     of_read: Tensor) -> None:
     (N, n, d), O = sizes(x, 2), len(weight)
-    ga = buffer(*a.shape, like=a)
-    streams._launch_read_backward(gu, x if h is None else z, a, 1, ga)
+    if read is None:  # then a itself reads
+        read, ga = a, (of_read := buffer(*a.shape, like=a))
+    streams._launch_read_backward(gu, x if h is None else z, read, 1, of_read)
     scaled, form = generate.scaled_like(x, y)
     each, power = birkhoff.tile(n)
+    each = _fewer(each, 32, 64, corners)
     programs = cdiv(N, each)
     parts, made_by = parts_of(of_logits, programs), _form(n, O, guard, corners)
     history = (buffer(programs, steps, n + power, each, like=y) if made_by == "guarded"
                else birkhoff.history(programs, steps, n, y) if made_by == "sinkhorn" else y)
-    _enter_backward[(programs,)](
+    coefficients._enter_backward[(programs,)](
         ga, gmade, y, r, scale, bias, bias if corners is None else corners, *scaled, parts,
         history, N, n * d, guard, steps, birkhoff.is_long(n, steps), flip, made_by, n, O, each,
         power, form, num_warps=1)
-    joined.backward(scaled, ReadGradients(gz, gu, a), x, weight, c, h, gx, gw, gc, gh,
+    joined.backward(scaled, ReadGradients(gz, gu, read), x, weight, c, h, gx, gw, gc, gh,
                     (parts, of_logits))
 
 
-@launch.op("geolab::constrained_join", _launch)
-def _constrained_join(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, c: Tensor | None,
-                      h: Tensor | None, corners: Tensor | None, eps: float, steps: int, flip: bool,
-                      guard: float, write_guard: float) -> tuple[
-                          Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _outputs(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, c: Tensor | None,
+             h: Tensor | None, read: Tensor | None, corners: Tensor | None, eps: float, steps: int,
+             flip: bool, guard: float, write_guard: float) -> tuple[
+                 Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return Z, u, H′ above b′, a, y and r. If nothing is written, a port for the gradient of X
     stands in place of Z.
     """
@@ -121,22 +137,27 @@ def _constrained_join(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, c:
 
 @launch.op("geolab::constrained_join_backward", _launch_backward)
 def _constrained_join_backward(
-        gz: Tensor, gu: Tensor, gmade: Tensor, x: Tensor, weight: Tensor, scale: Tensor,
-        bias: Tensor, c: Tensor | None, h: Tensor | None, corners: Tensor | None, steps: int,
-        flip: bool, guard: float, z: Tensor, a: Tensor, y: Tensor,
-        r: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradients of X, W, the bias followed by s, c and h."""
-    written = [a.new_empty(0) if given is None else given for given in (c, h)]
+        gz: Tensor, gu: Tensor, gmade: Tensor, ga: Tensor | None, x: Tensor, weight: Tensor,
+        scale: Tensor, bias: Tensor, c: Tensor | None, h: Tensor | None, read: Tensor | None,
+        corners: Tensor | None, steps: int, flip: bool, guard: float, z: Tensor, a: Tensor,
+        y: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradients of X, W, the bias followed by s, c, h and `read`."""
+    written = [a.new_empty(0) if given is None else given for given in (c, h, read)]
     return (buffer(*x.shape, like=x), buffer(*weight.shape, like=weight),
             buffer(len(bias) + len(scale), like=bias),
             *(buffer(*of.shape, like=of) for of in written))
 
 
-def _vjp(gz, gu, gmade, x, weight, scale, bias, c, h, *kept):
-    gx, gw, of_logits, gc, gh = _constrained_join_backward(gz, gu, gmade, x, weight, scale, bias,
-                                                           c, h, *kept)
+def _vjp_ahead(gz, gu, gmade, ga, x, weight, scale, bias, c, h, read, *kept):
+    gx, gw, of_logits, *written, of_read = _constrained_join_backward(
+        gz, gu, gmade, ga, x, weight, scale, bias, c, h, read, *kept)
     gb, gs = of_logits.tensor_split([len(bias)])
-    return gx, gw, gs, gb, *((gc, gh) if h is not None else ())
+    return (gx, gw, gs, gb, *(written if h is not None else (None, None)),
+            None if read is None else of_read)
+
+
+def _vjp(gz, gu, gmade, *kept):
+    return _vjp_ahead(gz, gu, gmade, None, *kept)
 
 
 def _kept(inputs, outputs):
@@ -145,188 +166,7 @@ def _kept(inputs, outputs):
     return *tensors, steps, flip, guard, None if inputs[5] is None else z, a, y, r
 
 
+_constrained_join = launch.op("geolab::constrained_join", _launch)(_outputs)
+_single_pass_join = launch.op("geolab::single_pass_join", _launch)(_outputs)
 launch.differentiate(_constrained_join, _vjp, keep=_kept, outputs=3)
-
-
-# ---------------------------------------------------------------- in Triton
-
-@triton.jit(do_not_specialize=["N", "parts", "steps"])
-def _enter(Z, Y, R, SUMS, SQUARES, SCALE, BIAS, CORNERS, A, MADE, U, N, eps, guard, write_guard, d,
-           parts, steps, FLIP: tl.constexpr, FORM: tl.constexpr, n: tl.constexpr, O: tl.constexpr,
-           JOIN: tl.constexpr, MATRICES: tl.constexpr, POWER: tl.constexpr, TOKENS: tl.constexpr,
-           FEATURES: tl.constexpr):
-    """Write a, b′ and H′ of some tokens, or u of a tile of tokens and features.
-
-    With JOIN y and r come in parts, and are written whole, too.
-    """
-    making = tl.cdiv(N, MATRICES)
-    if tl.program_id(0) < making:
-        _make(Y, R, SUMS, SQUARES, SCALE, BIAS, CORNERS, A, MADE, N, eps, guard, write_guard, d,
-              parts, steps, FLIP, FORM, n, O, JOIN, MATRICES, POWER)
-    else:
-        _read(Z, Y, SUMS, SQUARES, SCALE, BIAS, U, tl.program_id(0) - making, N, eps, guard, d,
-              parts, n, O, JOIN, TOKENS, FEATURES)
-
-
-@triton.jit
-def _make(Y, R, SUMS, SQUARES, SCALE, BIAS, CORNERS, A, MADE, N, eps, guard, write_guard, d, parts,
-          steps, FLIP: tl.constexpr, FORM: tl.constexpr, n: tl.constexpr, O: tl.constexpr,
-          JOIN: tl.constexpr, MATRICES: tl.constexpr, POWER: tl.constexpr):
-    token = tl.program_id(0).to(tl.int64) * MATRICES + tl.arange(0, MATRICES)[:, None]
-    column, inside = tl.arange(0, POWER)[None, :], token < N
-    known = inside & (column < n)
-    OF_B: tl.constexpr = 0 if FORM == "identity" else n * n
-    place = token * (OF_B + n)
-    r = 1.0
-    if JOIN:
-        r = tiles.inverse_length(_whole(SQUARES, token, inside, N, parts) / (n * d) + eps)
-        tl.store(R + token, r, mask=inside)
-    read = _logits(Y, SUMS, SCALE, BIAS, token, r, N, parts, 0, n, 0, O, JOIN, POWER)
-    write = _logits(Y, SUMS, SCALE, BIAS, token, r, N, parts, n, n, 1, O, JOIN, POWER)
-    rows = ()
-    if FORM == "sinkhorn" or FORM == "guarded":
-        for i in tl.static_range(n):
-            rows += (_logits(Y, SUMS, SCALE, BIAS, token, r, N, parts, (i + 2) * n, n, 2, O, JOIN,
-                             POWER),)
-    tl.store(A + token * n + column, tl.sigmoid(read) + guard, mask=known)
-    tl.store(MADE + place + OF_B + column, 2 * tl.sigmoid(write) + write_guard, mask=known)
-    if FORM == "corners":
-        K: tl.constexpr = O - 2 * n
-        z = _logits(Y, SUMS, SCALE, BIAS, token, r, N, parts, 2 * n, K, 2, O, JOIN,
-                    triton.next_power_of_2(K))
-        birkhoff.store(MADE, polytope.mixture(z, CORNERS, n, K, POWER), place, inside, False, n,
-                       POWER)
-    elif FORM != "identity":
-        if FLIP:
-            rows = birkhoff.transposed(rows, n, POWER)
-        if FORM == "guarded":
-            rows = guarded.projected(rows, steps, guard, n, POWER)
-        else:
-            rows = birkhoff.projected(rows, steps, n, POWER)
-        birkhoff.store(MADE, rows, place, inside, FLIP, n, POWER)
-
-
-@triton.jit
-def _read(Z, Y, SUMS, SQUARES, SCALE, BIAS, U, program, N, eps, guard, d, parts, n: tl.constexpr,
-          O: tl.constexpr, JOIN: tl.constexpr, TOKENS: tl.constexpr, FEATURES: tl.constexpr):
-    across = tl.cdiv(d, FEATURES)
-    token = (program // across).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
-    feature = program % across * FEATURES + tl.arange(0, FEATURES)
-    inside = token < N
-    mask = inside[:, None] & (feature < d)[None, :]
-    z = tiles.vectors(Z, (token * n * d)[:, None] + feature[None, :], mask, d, n)
-    if JOIN:
-        r = tiles.inverse_length(_whole(SQUARES, token, inside, N, parts) / (n * d) + eps)
-    u = tl.zeros([TOKENS, FEATURES], tl.float32)
-    for i in tl.static_range(n):
-        if JOIN:
-            y = _whole(SUMS, token * O + i, inside, N * O, parts) * r
-        else:
-            y = tl.load(Y + token * O + i, mask=inside, other=0.0)
-        a = tl.sigmoid(tl.load(SCALE) * y + tl.load(BIAS + i)) + guard
-        u += a[:, None] * z[i].to(tl.float32)
-    tl.store(U + (token * d)[:, None] + feature[None, :], u.to(U.dtype.element_ty), mask=mask)
-
-
-@triton.jit
-def _whole(PARTS, place, mask, size, parts):
-    """The sum of the parts of a number, in their order."""
-    total = tl.load(PARTS + place, mask=mask, other=0.0)
-    for part in range(1, parts):
-        total += tl.load(PARTS + part * size.to(tl.int64) + place, mask=mask, other=0.0)
-    return total
-
-
-@triton.jit
-def _logits(Y, SUMS, SCALE, BIAS, token, r, N, parts, first: tl.constexpr, count: tl.constexpr,
-            group: tl.constexpr, O: tl.constexpr, JOIN: tl.constexpr, WIDTH: tl.constexpr):
-    """`count` logits s ⊙ y + bias of each token, from the first one on.
-
-    With JOIN y comes in parts, and is written whole.
-    """
-    column = tl.arange(0, WIDTH)[None, :]
-    place, known = token * O + first + column, (token < N) & (column < count)
-    if JOIN:
-        y = _whole(SUMS, place, known, N * O, parts) * r
-        tl.store(Y + place, y, mask=known)
-    else:
-        y = tl.load(Y + place, mask=known, other=0.0)
-    bias = tl.load(BIAS + first + column, mask=column < count, other=0.0)
-    return tl.load(SCALE + group) * y + bias
-
-
-@triton.jit(do_not_specialize=["N"])
-def _enter_backward(GA, GMADE, Y, R, SCALE, BIAS, CORNERS, SCALED, SHRINK, PARTS, F, N, D, guard,
-                    STEPS: tl.constexpr, LONG: tl.constexpr, FLIP: tl.constexpr,
-                    FORM: tl.constexpr, n: tl.constexpr, O: tl.constexpr, MATRICES: tl.constexpr,
-                    POWER: tl.constexpr, PRODUCTS: tl.constexpr):
-    """Write the gradient of y as `generate._scale` does, and parts of the bias's and of s's."""
-    token = tl.program_id(0).to(tl.int64) * MATRICES + tl.arange(0, MATRICES)[:, None]
-    column, inside = tl.arange(0, POWER)[None, :], token < N
-    known = inside & (column < n)
-    OF_B: tl.constexpr = 0 if FORM == "identity" else n * n
-    K: tl.constexpr = O - 2 * n
-    COUNT: tl.constexpr = K if FORM == "corners" else n  # logits of a tile
-    WIDTH: tl.constexpr = triton.next_power_of_2(COUNT)
-    place = token * (OF_B + n)
-    r = tl.load(R + token, mask=inside, other=0.0)
-    PARTS += tl.program_id(0).to(tl.int64) * (O + (2 if FORM == "identity" else 3))
-    along = tl.zeros_like(r)
-    for i in tl.static_range(2):
-        s = tl.sigmoid(_logits(Y, Y, SCALE, BIAS, token, r, N, 1, i * n, n, i, O, False, POWER))
-        grad = tl.load(GA + token * n + column if i == 0 else GMADE + place + OF_B + column,
-                       mask=known, other=0.0)
-        found, total = _back(grad * (i + 1) * s * (1 - s), Y, r, SCALE, SCALED, PARTS, token, N,
-                             i * n, n, i, O, PRODUCTS)
-        along += found
-        tl.store(PARTS + O + i + tl.arange(0, 1)[:, None], total)
-    if FORM != "identity":
-        of_scale = tl.zeros([1, 1], tl.float32)
-        grads, rows = (), ()
-        for i in tl.static_range(K // COUNT):
-            rows += (_logits(Y, Y, SCALE, BIAS, token, r, N, 1, 2 * n + i * COUNT, COUNT, 2, O,
-                             False, WIDTH),)
-        if FORM == "sinkhorn":
-            if FLIP:
-                rows = birkhoff.transposed(rows, n, POWER)
-            grads = birkhoff.projected_back(rows, GMADE, place, inside, F, STEPS, LONG, FLIP, n,
-                                            MATRICES, POWER)
-        elif FORM == "guarded":
-            if FLIP:
-                rows = birkhoff.transposed(rows, n, POWER)
-            grads = guarded.projected_back(
-                rows, birkhoff.load(GMADE, place, inside, FLIP, n, POWER), F, STEPS, guard, n,
-                MATRICES, POWER)
-        else:
-            grads = (polytope.mixture_back(
-                rows[0], birkhoff.load(GMADE, place, inside, False, n, POWER), CORNERS, n, K,
-                POWER),)
-        if FLIP and FORM != "corners":
-            grads = birkhoff.transposed(grads, n, POWER)
-        for i in tl.static_range(len(grads)):
-            found, total = _back(grads[i], Y, r, SCALE, SCALED, PARTS, token, N,
-                                 2 * n + i * COUNT, COUNT, 2, O, PRODUCTS)
-            along += found
-            of_scale += total
-        tl.store(PARTS + O + 2 + tl.arange(0, 1)[:, None], of_scale)
-    tl.store(SHRINK + token, along * r / D, mask=inside)
-
-
-@triton.jit
-def _back(grad, Y, r, SCALE, SCALED, PARTS, token, N, first: tl.constexpr, count: tl.constexpr,
-          group: tl.constexpr, O: tl.constexpr, PRODUCTS: tl.constexpr):
-    """Write the gradient of y times r, of `count` logits with this gradient, and their bias's.
-
-    Returns: what these logits add to ⟨r ∂y, y⟩, and to the gradient of s.
-    """
-    column = tl.arange(0, grad.shape[1])[None, :]
-    place, known = token * O + first + column, (token < N) & (column < count)
-    y = tl.load(Y + place, mask=known, other=0.0)
-    tl.store(PARTS + first + column, tl.sum(grad, axis=0, keep_dims=True), mask=column < count)
-    scaled = tl.load(SCALE + group) * grad * r
-    high, low = tiles.halves(scaled, PRODUCTS)
-    tl.store(SCALED + place, high, mask=known)
-    if PRODUCTS == "halves":
-        tl.store(SCALED + N.to(tl.int64) * O + place, low, mask=known)
-    total = tl.sum(tl.sum(grad * y, axis=1, keep_dims=True), axis=0, keep_dims=True)
-    return tl.sum(scaled * y, axis=1, keep_dims=True), total
+launch.differentiate(_single_pass_join, _vjp_ahead, keep=_kept, outputs=4)

@@ -86,7 +86,8 @@ def stream_join(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor, weig
 def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, weight: Tensor,
                      scale: Tensor, bias: Tensor, eps: float, iterations: int = 20,
                      order: str = "column-row", guard: float = 0.0, write_guard: float = 0.0,
-                     corners: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+                     corners: Tensor | None = None,
+                     read: Tensor | None = None) -> tuple[Tensor, ...]:
     """Z = H X + b ⊗ h, what the next sublayer of mHC reads of it, and the H and b of its own write.
 
     Its logits are s ⊙ y + bias of y = W (z / rms z). Then a = σ(·) + ε, b = 2σ(·) + ε′ and u = aᵀZ.
@@ -107,7 +108,9 @@ def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, wei
         guard: ε, added to a, and inside `sinkhorn`.
         write_guard: ε′, added to b.
         corners: the matrices C_k, (K, n, n), without a gradient.
-    Returns: Z; u, (..., d); and the next rows of H, then b, as in `given`.
+        read: a, (..., n), if another sublayer made it, as in single-pass mHC: then u is read with
+            it, and the a of this Z is returned, too.
+    Returns: Z; u, (..., d); the next rows of H, then b, as in `given`; and with `read` the next a.
     Raises: as `stream_mix_write`, `rms_linear` and `sinkhorn`; ValueError for another number of
         logits or scales.
     """
@@ -127,25 +130,32 @@ def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, wei
         require_square("corners", corners, n)
     require_count("iterations", iterations)
     require_option("order", order, ORDERS)
+    if read is not None:
+        require_width("read", read, n)
+        require_leading("read", read, 1, tokens)
     require_number("guard", guard, 0)
     require_number("write_guard", write_guard, 0)
     mixed = not still or (given is not None and given.shape[-2] > 1)
     # without features the coefficients are the bias's
     if d and kernels.joins(x, len(weight), mixed):
         return kernels.TWINS["constrained_join"](x, given, update, weight, scale, bias, eps,
-                                                 iterations, order, guard, write_guard, corners)
+                                                 iterations, order, guard, write_guard, corners,
+                                                 read)
     z = x if given is None else stream_mix_write(x, *apart(given), update)
     with outside_autocast(x):
         scales = torch.cat([s.expand(k) for s, k in zip(widened(scale), sizes, strict=True)])
         logits = rms_linear(z.flatten(-2), scales.unsqueeze(-1) * weight, eps) + bias
-        read, write, *mix = logits.split(sizes, dim=-1)
+        made_read, write, *mix = logits.split(sizes, dim=-1)
+        made_read = made_read.sigmoid() + guard
         made = (2 * write.sigmoid() + write_guard).unsqueeze(-2)
         if mix and corners is None:
             made = torch.cat([sinkhorn(mix[0].unflatten(-1, (n, n)), iterations, order, eps=guard),
                               made], dim=-2)
         elif mix:
             made = torch.cat([mixture(mix[0], corners), made], dim=-2)
-        return z, stream_read(z, read.sigmoid() + guard), made
+        if read is None:
+            return z, stream_read(z, made_read), made
+        return z, stream_read(z, read), made, made_read
 
 
 def apart(given: Tensor) -> tuple[Tensor, Tensor]:

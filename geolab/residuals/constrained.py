@@ -121,12 +121,13 @@ class ConstrainedMaps(nn.Module):
         return {"read", "write"} <= set(self.sizes) and (
             "mix" not in self.sizes or self.kind == "sinkhorn" or self.corners is not None)
 
-    def join(self, x: Tensor, given: Tensor | None,
-             update: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def join(self, x: Tensor, given: Tensor | None, update: Tensor | None,
+             read: Tensor | None = None) -> tuple[Tensor, ...]:
         """`constrained_join` with these maps, where it fits them."""
         weight, scale, bias = self(apart=True)
         return constrained_join(x, given, update, weight, scale, bias, self.norm_eps,
-                                self.iterations, self.order, self.eps, self.write_eps, self.corners)
+                                self.iterations, self.order, self.eps, self.write_eps, self.corners,
+                                read)
 
     def forward(self, apart: bool = False) -> tuple[Tensor, ...]:
         """W (outputs, features) and the bias (outputs); `apart`, W, its scales and the bias."""

@@ -18,7 +18,7 @@ Legend: B batch, T positions, D width, n streams.
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,40 +28,12 @@ from geolab.operators import (
     rms_linear,
     stream_generate,
     stream_join,
-    stream_mix_write,
     stream_read,
 )
-from geolab.operators.joined import apart
 from geolab.residuals.base import Sublayer
 from geolab.residuals.constrained import ConstrainedStreams, guarded
-from geolab.residuals.streams import StreamCoefficients
+from geolab.residuals.streams import StreamCoefficients, Unwritten
 from geolab.residuals.weights import as_linear
-
-
-class Unwritten(NamedTuple):
-    """A state H X + b ⊗ h before it is written, so that the next sublayer can write and read it at
-    once.
-    """
-
-    x: Tensor       # X: (B, T, n, D)
-    update: Tensor  # h: (B, T, D)
-    given: Tensor | tuple[Tensor, Tensor]  # H and b; the rows of H above b, where one operator made
-    #                                        them; b alone, (B, T, 1, n), where H = I
-
-    def written(self) -> Tensor:
-        """(B, T, n, D)."""
-        return stream_mix_write(self.x, *self.apart(), self.update)
-
-    def apart(self) -> tuple[Tensor, Tensor]:
-        """H, (B, T, n, n), and b, (B, T, n)."""
-        return self.given if isinstance(self.given, tuple) else apart(self.given)
-
-    def together(self) -> Tensor:
-        """The rows of H above b, (B, T, n + 1, n), or b alone."""
-        if isinstance(self.given, tuple):
-            mix, write = self.given
-            return torch.cat([mix, write.unsqueeze(-2)], dim=-2)
-        return self.given
 
 
 class MHC(ConstrainedStreams):

@@ -274,6 +274,17 @@ def test_of_these_forms_pytorch_makes_the_coefficients(device, options):
                      "stream_mix_write": 1}
 
 
+def test_a_single_pass_network_joins_all_but_its_ends(device):
+    for options in ({"iterations": 2}, {"without": ("mix",)}):
+        model, x = network(device, residual="single-pass", options=options)
+        calls = called(lambda model=model, x=x: model(x))
+        calls.pop("sinkhorn", None)  # of the first sublayer, whose u isn't read
+        assert calls == {"rms_linear": 1, "constrained_join": 3, "stream_mix_write": 1,
+                         "stream_read": 1}
+    longer, x = network(device, residual="single-pass", options={"mix": "kronecker"})
+    assert not longer.joined and not called(lambda: longer(x))["constrained_join"]
+
+
 def test_eight_streams_that_are_mixed_take_one_kernel_after_the_other(device):
     model, x = network(device, layers=1, options={"streams": 8, "iterations": 2})
     assert called(lambda: model(x)) == dict.fromkeys(
@@ -345,14 +356,18 @@ def outputs_and_gradients(model, x, mode, run=lambda model, x: model(x)):
 @pytest.mark.parametrize("options", [
     None, {"without": ("read",)}, {"without": ("write", "mix")}, {"without": ("mix",)},
     {"eps": 1e-2, "write_eps": 1e-2}, {"mix": "permutations", "eps": 1e-2}], ids=str)
-def test_a_joined_network_is_the_layers_one_after_the_other(device, options):
+@pytest.mark.parametrize("residual", ["mhc", "single-pass"])
+def test_a_joined_network_is_the_layers_one_after_the_other(device, residual, options):
     def joined(model, x):
         state = model.layers[0].residual.expand(x + model.position[:, :x.shape[1]])
         for layer in model.layers:
             state = layer(state, joined=True)
         return model.norm(model.layers[-1].residual.reduce(state.written()))
 
-    model, x = network(device, layers=1 if options else 2, options=options)
+    if residual == "single-pass" and {"read", "write"} & {*(options or {}).get("without", ())}:
+        pytest.skip("single-pass mHC joins only where one operator makes its coefficients")
+    model, x = network(device, layers=1 if options else 2, residual=residual,
+                       options=options or {"iterations": 2})
     wanted = outputs_and_gradients(model, x, "never")
     # without kernels it is the plain path, bit by bit
     assert_close(outputs_and_gradients(model, x, "never", joined), wanted, rtol=0, atol=0)

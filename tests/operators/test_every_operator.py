@@ -111,6 +111,13 @@ EXAMPLES = {
         [*each(6), (1, 0, 1, 0, 0, 0)],
         lambda *x: operators.constrained_join(*x, EPS, 4, guard=1e-3, write_guard=1e-3),
         streams=(1, 2, 4), noisy=True, bounded=(3, 4), loud=True),
+    "constrained_join, single pass": Example(
+        lambda n, draw: (draw(N, n, D), draw(N, n + 1, n), draw(N, D),
+                         draw(n * (n + 2), n * D) / (n * D)**0.5, draw(3), draw(n * (n + 2)),
+                         draw(N, n)),
+        [*each(7), (1, 0, 1, 0, 0, 0, 0)],
+        lambda *x: operators.constrained_join(*x[:-1], EPS, 4, read=x[-1]),
+        streams=(1, 2, 4), noisy=True, bounded=(3, 4), loud=True),
     "constrained_join, H = I": Example(
         lambda n, draw: (draw(N, n, D), draw(N, 1, n), draw(N, D),
                          draw(2 * n, n * D) / (n * D)**0.5, draw(2), draw(2 * n)),
