@@ -6,7 +6,7 @@ A sublayer begins with a read and ends with a write. So with F in between, a net
 is one `stream_generate`, L − 1 times `stream_join`, and one `stream_mix_write`, with a
 `stream_read` after each of the first two. This is the same function as one operator after the
 other. Joined, its kernels form the gradient of Z in one place and never write it. They serve up to
-four streams on GPUs with 212 KB of shared memory for a program. Compiled for Hopper, a thread of
+four streams, or eight that aren't mixed, on GPUs with 212 KB of shared memory for a program. Compiled for Hopper, a thread of
 the backward pass keeps all but 40 bytes in registers.
 
 Legend: n streams, d features per stream, O outputs of W, ... any leading axes (batch, position).
@@ -117,7 +117,12 @@ def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, wei
     *tokens, n, d = x.shape
     if given is not None:
         require_leading("given", given, 2, tokens)
-        require_write(x, *apart(given), update)
+        require_width("given", given, n)
+        if given.shape[-2] > 1:
+            require_write(x, *apart(given), update)
+        else:
+            require_width("update", update, d)
+            require_leading("update", update, 1, tokens)
     require_width("weight", weight, n * d)
     require_leading("weight", weight, 2, ())
     still, of_mix = len(scale) == 2, n * n if corners is None else len(corners)
