@@ -158,6 +158,8 @@ def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, wei
             corners, read, held)
         return z, normed(u, None if held else norm), *made
     z = x if given is None else stream_mix_write(x, *apart(given), update)
+    # before the coefficients, so that gradients add up in the order of one operator after the other
+    u = None if read is None else stream_read(z, read, norm=norm)
     with outside_autocast(x):
         scales = torch.cat([s.expand(k) for s, k in zip(widened(scale), sizes, strict=True)])
         logits = rms_linear(z.flatten(-2), scales.unsqueeze(-1) * weight, eps) + bias
@@ -171,7 +173,7 @@ def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, wei
             made = torch.cat([mixture(mix[0], corners), made], dim=-2)
     if read is None:
         return z, stream_read(z, made_read, norm=norm), made
-    return z, stream_read(z, read, norm=norm), made, made_read
+    return z, u, made, made_read
 
 
 def apart(given: Tensor) -> tuple[Tensor, Tensor]:
