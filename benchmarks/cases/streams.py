@@ -1,6 +1,7 @@
 """Streams: read, mixed, mixed and written, one operator at a time and joined."""
 
 from collections.abc import Callable
+from functools import partial
 from math import isqrt
 
 from torch import Tensor
@@ -50,12 +51,13 @@ def stream_join(N: int, n: int, d: int, e: int = 2) -> Bytes:
                  (3 * n + 3) * e * N * d + 4 * N * (O + 2 * given) + 8 * O * n * d)
 
 
-def constrained_join(N: int, n: int, d: int, e: int = 2) -> Bytes:
+def constrained_join(N: int, n: int, d: int, e: int = 2, *, mixed: bool = True) -> Bytes:
     """`stream_join` with the coefficients of mHC: forward also writes the next H and b, and
-    backward also reads their gradient.
+    backward also reads their gradient. Unless the streams are `mixed`, H = I isn't among them.
     """
-    given, O = n**2 + n, n**2 + 2 * n
-    shared = O * n * d + O + 3  # W, the bias and the scales
+    given = n**2 + n if mixed else n
+    O = given + n
+    shared = O * n * d + O + 2 + mixed  # W, the bias and the scales
     return Bytes((2 * n + 2) * e * N * d + 8 * N * given + 4 * shared,
                  (3 * n + 3) * e * N * d + 12 * N * given + 8 * shared)
 
@@ -64,6 +66,14 @@ def normed_join(N: int, n: int, d: int, e: int = 2) -> Bytes:
     """`constrained_join` with the RMS norm of what the next sublayer reads."""
     there, back = constrained_join(N, n, d, e)
     return Bytes(there + 4 * d, back + 8 * d)
+
+
+def single_pass(N: int, n: int, d: int, e: int = 2) -> Bytes:
+    """The same where a is given. Forward writes the next a, and backward its gradient and that of
+    a.
+    """
+    forward, backward = constrained_join(N, n, d, e)
+    return Bytes(forward + 8 * N * n, backward + 12 * N * n)
 
 
 def _read(N, n, d, state, number):
@@ -90,6 +100,24 @@ def _constrained(N, n, d, state, number):
     O = n * (n + 2)
     return (state(N, n, d), number(N, n + 1, n), state(N, d), number(O, n * d) / (n * d)**0.5,
             number(3), number(O))
+
+
+def _before(N, n, d, state, number):
+    return *_constrained(N, n, d, state, number), number(N, n)
+
+
+def _read_before(x: Tensor, given: Tensor, update: Tensor, weight: Tensor, scale: Tensor,
+                 bias: Tensor, read: Tensor, eps: float,
+                 norm: Norm | None = None) -> tuple[Tensor, ...]:
+    """`constrained_join` that reads with the last of these tensors."""
+    return operators.constrained_join(x, given, update, weight, scale, bias, eps, read=read,
+                                      norm=norm)
+
+
+def _unmixed(N, n, d, state, number):
+    O = 2 * n
+    return (state(N, n, d), number(N, 1, n), state(N, d), number(O, n * d) / (n * d)**0.5,
+            number(2), number(O))
 
 
 def split(numbers: Tensor) -> tuple[Tensor, ...]:
@@ -120,10 +148,11 @@ def read_normed(x: Tensor, weights: Tensor, gamma: Tensor) -> Tensor:
     return operators.stream_read(x, weights, norm=Norm(gamma, EPS))
 
 
-def join_normed(*given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def join_normed(x: Tensor, given: Tensor, update: Tensor, weight: Tensor, scale: Tensor,
+                bias: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
     """Z, the norm of what the next sublayer of mHC reads, and its H and b."""
-    *given, gamma = given
-    return operators.constrained_join(*given, EPS, norm=Norm(gamma, EPS))
+    return operators.constrained_join(x, given, update, weight, scale, bias, EPS,
+                                      norm=Norm(gamma, EPS))
 
 
 def _shared(N, n, d, state, number):
@@ -151,6 +180,15 @@ CASES = {
         options={"eps": EPS}, roundings=2),
     "constrained_join, normed": Case(
         "constrained_join", join_normed, _normed(_constrained), normed_join, roundings=2),
+    "constrained_join, H = I": Case(  # with Hy4's guards
+        "constrained_join", operators.constrained_join, _unmixed,
+        partial(constrained_join, mixed=False),
+        options={"eps": EPS, "guard": 1e-6, "write_guard": 1e-6}, roundings=2),
+    "constrained_join, single pass": Case(
+        "constrained_join", _read_before, _before, single_pass, options={"eps": EPS}, roundings=1),
+    "constrained_join, guarded": Case(  # as in DeepSeek-V4
+        "constrained_join", operators.constrained_join, _constrained, constrained_join,
+        options={"eps": EPS, "guard": 1e-6}, roundings=2),
     "stream_join": Case(
         "stream_join", join_read, _join, stream_join,
         roundings=2),  # Z, and the numbers in a that are made from it

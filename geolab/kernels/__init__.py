@@ -30,7 +30,7 @@ MODES = ("auto", "always", "never")
 # A thread holds n² numbers in registers. With more streams than this, operators use no kernels.
 MOST_STREAMS = 8
 # With four streams the joined backward pass spills 40 bytes per thread on Hopper and none on
-# Blackwell. With more streams it spills more.
+# Blackwell. With more streams it spills more, unless they aren't mixed.
 MOST_JOINED = 4
 # The bytes of shared memory of a joined program. Hopper and the large Blackwell GPUs have so much;
 # an A100, smaller GPUs and those of AMD don't, and get one kernel after the other.
@@ -77,12 +77,12 @@ def serves(x: Tensor, streams: int = 1) -> bool:
     return _mode == "always" or (x.is_cuda and bool(TWINS))
 
 
-def joins(x: Tensor, outputs: int) -> bool:
+def joins(x: Tensor, outputs: int, mixed: bool = True) -> bool:
     """Return whether the kernels of `stream_join` serve the state x (..., n, d) and a W with
-    `outputs` rows.
+    `outputs` rows, where a matrix mixes the streams or, if they aren't `mixed`, none does.
     """
-    return (x.shape[-2] <= MOST_JOINED and outputs <= 32 and serves(x)
-            and _runs_joined(x.device))
+    return (x.shape[-2] <= (MOST_JOINED if mixed else MOST_STREAMS) and outputs <= 32
+            and serves(x) and _runs_joined(x.device))
 
 
 def holds(x: Tensor) -> bool:

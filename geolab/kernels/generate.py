@@ -31,7 +31,7 @@ from torch import Tensor
 from geolab.kernels import launch, tiles
 from geolab.kernels.launch import INTERPRETED, buffer, cdiv, differentiate, op, require, sizes, twin
 from geolab.kernels.pack import packed, padded
-from geolab.kernels.tiles import Layout, ReadGradients, Write, WriteGradients
+from geolab.kernels.tiles import Layout, ReadGradients, Write, WriteGradients, written_with
 from geolab.kernels.totals import add_up, parts_of
 
 NUMBERS = 32768 if INTERPRETED else 2048  # outputs of tokens, in a program of `_join` or `_scale`
@@ -91,7 +91,7 @@ def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor,
                                                buffer(parts, N, like=y))
     _forward[(blocks, parts)](
         x, packed(weight, x, products), sums, squares, *(write or (y, x, x)), N, eps, d, share,
-        n, O, padded(O), WRITE=write is not None, TOKENS=tokens, FEATURES=features,
+        n, O, padded(O), WRITE=written_with(write, x), TOKENS=tokens, FEATURES=features,
         WHOLE=d % features == 0, STAGES=layout.stages, PRODUCTS=products, num_warps=layout.warps)
     return sums, squares
 
@@ -157,7 +157,7 @@ def state_backward(scaled: Scaled, x: Tensor, weight: Tensor, grad_x: Tensor, gr
         *scaled, x, weight, grad_x, of_w, *(read or (x, x, weight)), C=given, U=update,
         GC=of_w if of_c is None else of_c, GH=of_update, N=N,
         share=cdiv(N, parts * tokens) * tokens, d=d, n=n, O=O, OUTPUTS=padded(O),
-        READ=read is not None, WRITE=write is not None, TOKENS=tokens, FEATURES=features,
+        READ=read is not None, WRITE=written_with(write, x), TOKENS=tokens, FEATURES=features,
         WHOLE=d % features == 0, STAGES=layout.stages, PRODUCTS=products, num_warps=layout.warps)
     add_up((of_w, grad_w), (of_c, of_given), *others)
 
@@ -187,8 +187,8 @@ def _forward(X, W, Y, R, C, U, Z, N, eps, d, share, n: tl.constexpr, O: tl.const
              PRODUCTS: tl.constexpr):
     """Write W z and ‖z‖² of a share of each stream's features, or y and r if there is one share.
 
-    With WRITE, Z is H X + b ⊗ h, and is written too. Otherwise Z is X. WHOLE says that tiles have
-    no features beyond d.
+    With WRITE, Z is H X + b ⊗ h, and is written too. Otherwise Z is X. WRITE is how many
+    numbers H and b have: only n where H = I. WHOLE says that tiles have no features beyond d.
     """
     STREAMS: tl.constexpr = triton.next_power_of_2(n)
     WIDTH: tl.constexpr = 128 // X.dtype.element_ty.primitive_bitwidth
@@ -197,7 +197,7 @@ def _forward(X, W, Y, R, C, U, Z, N, eps, d, share, n: tl.constexpr, O: tl.const
     token, first = tl.program_id(0).to(tl.int64) * TOKENS + row, tl.program_id(1) * share
     inside = token < N
     if WRITE:
-        c = tiles.coefficients(C, token, inside, 1, n * n + n, False)
+        c = tiles.coefficients(C, token, inside, 1, WRITE, False)
     y = tl.zeros([TOKENS, OUTPUTS], tl.float32)
     # A thread adds up its own 16 bytes: fewer sums take fewer registers
     squares = tl.zeros([TOKENS, FEATURES // WIDTH], tl.float32)
@@ -278,7 +278,7 @@ def _backward(SCALED, SHRINK, X, W, GX, GW, GZ, GU, A, C, U, GC, GH, N, share, d
               O: tl.constexpr, OUTPUTS: tl.constexpr, READ: tl.constexpr, WRITE: tl.constexpr,
               TOKENS: tl.constexpr, FEATURES: tl.constexpr, WHOLE: tl.constexpr,
               STAGES: tl.constexpr, PRODUCTS: tl.constexpr):
-    """Write ∂X and parts of ∂W; with WRITE also ∂h, and parts of ∂H and ∂b.
+    """Write ∂X and parts of ∂W; with WRITE also ∂h, and parts of ∂b, and of ∂H unless H = I.
 
     Without WRITE, Z is X. With READ, GZ and a ⊗ ∂u are added to the gradient through y.
     """
@@ -314,9 +314,9 @@ def _backward(SCALED, SHRINK, X, W, GX, GW, GZ, GU, A, C, U, GC, GH, N, share, d
         zs, gx = (), ()
         if WRITE:
             u = tl.load(U + single, mask=mask, other=0.0).to(tl.float32)
-            c = tiles.coefficients(C, token, inside, 1, n * n + n, False)
-            gh, sums = tl.zeros_like(u), tiles.zeros(n * n + n, X, TOKENS, FEATURES)
-            for _ in tl.static_range(n):
+            c = tiles.coefficients(C, token, inside, 1, WRITE, False)
+            gh, sums = tl.zeros_like(u), tiles.zeros(WRITE, X, TOKENS, FEATURES)
+            for _ in tl.static_range(n if n < WRITE else 0):
                 gx += (tl.zeros_like(u),)
         for i in tl.static_range(n):
             z = tiles.written(c, x, u, i, n) if WRITE else x[i]
@@ -325,8 +325,9 @@ def _backward(SCALED, SHRINK, X, W, GX, GW, GZ, GU, A, C, U, GC, GH, N, share, d
             if READ:
                 gz += a[i] * gu + tl.load(GZ + place + i * d, mask=mask, other=0.0).to(tl.float32)
             if WRITE:
-                gh += c[n * n + i] * gz
-                sums = tiles.added(sums, n * n + i, gz, u)
+                gh += c[WRITE - n + i] * gz
+                sums = tiles.added(sums, WRITE - n + i, gz, u)
+            if n < WRITE:
                 moved = ()
                 for j in tl.static_range(n):
                     moved += (gx[j] + c[i * n + j] * gz,)

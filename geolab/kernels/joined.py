@@ -29,11 +29,12 @@ r = 1 / rms z. Outputs, W, r, coefficients and sums are float32.
 import torch
 from torch import Tensor
 
+from geolab import kernels
 from geolab.kernels import generate, launch
 from geolab.kernels.launch import buffer, expanded, twin
 from geolab.kernels.tiles import Layout, ReadGradients, Write, WriteGradients
 
-# for bfloat16 states
+# for bfloat16 states of up to four streams
 FORWARD, BACKWARD = Layout(64, 64, 8, stages=3), Layout(16, 64, 4, stages=3)
 
 
@@ -93,10 +94,11 @@ def products(x: Tensor, weight: Tensor, eps: float, c: Tensor | None, h: Tensor 
         x = x.flatten(-2)
         return generate.state_forward(x.unsqueeze(-2), weight, eps, y, r, None,
                                       generate.layout_of(x, weight))
+    streams = launch.power_of_two(x.shape[-2])
     # three tiles with a float32 update don't fit into shared memory
     fitting = FORWARD if h.element_size() == 2 else FORWARD._replace(stages=2)
-    layout = (fitting if x.dtype == torch.bfloat16
-              else Layout(64, min(32, 128 // launch.power_of_two(x.shape[-2])), 8))
+    layout = (fitting._replace(features=min(64, 256 // streams)) if x.dtype == torch.bfloat16
+              else Layout(64, min(32, 128 // streams), 8))
     return generate.state_forward(x, weight, eps, y, r, Write(c, h, z), layout)
 
 
@@ -113,6 +115,8 @@ def backward(scaled: generate.Scaled, read: ReadGradients, x: Tensor, weight: Te
     """Fill the gradients of X and W, and those of a write, as `generate.state_backward`."""
     write = None if h is None else WriteGradients(c, h, gc, gh)
     layout = BACKWARD if x.dtype == torch.bfloat16 else Layout(32, 32, 8, programs=1)
+    if x.shape[-2] > kernels.MOST_JOINED:
+        layout = layout._replace(features=layout.features // 2)
     generate.state_backward(scaled, x, weight, gx, gw, read, write, layout, *others)
 
 

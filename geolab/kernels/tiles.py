@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from geolab.kernels.launch import INTERPRETED, cdiv, power_of_two
+from geolab.kernels.launch import INTERPRETED, cdiv, power_of_two, sizes
 
 
 class Layout(NamedTuple):
@@ -37,7 +37,7 @@ class Layout(NamedTuple):
 class Write(NamedTuple):
     """The write before a generator, for its forward pass: the state is H X + b ⊗ h."""
 
-    coefficients: Tensor  # the rows of H, and then b: (N, n² + n)
+    coefficients: Tensor  # the rows of H, and then b: (N, n² + n); b alone, (N, n), where H = I
     update: Tensor        # h: (N, d)
     state: Tensor         # the buffer for Z: (N, n, d)
 
@@ -57,6 +57,11 @@ class ReadGradients(NamedTuple):
     of_state: Tensor  # G: (N, n, d)
     of_heard: Tensor  # ∂u: (N, d)
     weights: Tensor   # a: (N, n)
+
+
+def written_with(write: Write | WriteGradients | None, x: Tensor) -> int:
+    """How many coefficients write a token of x (N, n, d): n² + n, or n where H = I, or none."""
+    return 0 if write is None else write.coefficients.numel() // sizes(x, 2)[0]
 
 
 def across(x: Tensor) -> dict[str, int]:
@@ -219,8 +224,11 @@ def product(a, b, total, PRODUCTS: tl.constexpr):
 
 @triton.jit
 def written(c, x, u, i: tl.constexpr, n: tl.constexpr):
-    """Stream i of H X + b ⊗ h, in the dtype of the state."""
-    z = c[n * n + i] * u
-    for j in tl.static_range(n):
-        z += c[i * n + j] * x[j].to(tl.float32)
+    """Stream i of H X + b ⊗ h, in the dtype of the state. H = I where c has b alone."""
+    if len(c) == n:
+        z = x[i].to(tl.float32) + c[i] * u
+    else:
+        z = c[n * n + i] * u
+        for j in tl.static_range(n):
+            z += c[i * n + j] * x[j].to(tl.float32)
     return z.to(x[0].dtype)

@@ -46,11 +46,26 @@ def permutation_mixture(logits: Tensor, streams: int) -> Tensor:
         raise ValueError(f"streams must be at most {MOST_PERMUTED} for all permutations, got "
                          f"{streams}")
     require_width("logits", logits, factorial(streams))
+    return mixture(logits, permutation_matrices(streams).to(logits.device))
+
+
+def permutation_matrices(streams: int) -> Tensor:
+    """All permutations of n streams in lexicographic order, (n!, n, n)."""
+    return F.one_hot(torch.tensor(list(permutations(range(streams)))), streams).float()
+
+
+def shift_matrices(streams: int) -> Tensor:
+    """The powers S⁰, S¹, … of the cyclic shift of n streams, (n, n, n)."""
+    place = torch.arange(streams)
+    return F.one_hot((place - place.unsqueeze(-1)).remainder(streams), streams).float()
+
+
+def mixture(logits: Tensor, corners: Tensor) -> Tensor:
+    """Σ_k softmax(z)_k C_k: logits z, (..., K), and matrices C_k, (K, n, n) -> (..., n, n)."""
     weights = widened(logits).softmax(-1)
-    order = torch.tensor(list(permutations(range(streams))), device=logits.device)
-    corners = F.one_hot(order, streams).flatten(1).to(weights.dtype)
     with outside_autocast(weights):
-        return product(weights.unsqueeze(-2), corners).unflatten(-1, (streams, streams)).squeeze(-3)
+        mixed = product(weights.unsqueeze(-2), corners.to(weights.dtype).flatten(1))
+    return mixed.unflatten(-1, corners.shape[1:]).squeeze(-3)
 
 
 def circulant_mixture(logits: Tensor) -> Tensor:

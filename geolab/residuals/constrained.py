@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number, require_option
-from geolab.operators import rms_linear
+from geolab.operators import constrained_join, rms_linear
+from geolab.operators.streams import Norm
 from geolab.residuals.mixing import mixes
 from geolab.residuals.streams import StreamCoefficients, Streams
 from geolab.residuals.weights import Weight, normal_matrix, put
@@ -78,6 +79,9 @@ class ConstrainedMaps(nn.Module):
         self.read, self.diagonal = tuple(read), diagonal
         self.sizes = {name: size for name, size in zip(MAPS, (n, n, self.mix.count(n)), strict=True)
                       if name not in without}
+        # the matrices of which H is a mixture
+        known = self.mix.corners if "mix" in self.sizes else None
+        self.register_buffer("corners", None if known is None else known(n), persistent=False)
         if not self.sizes:
             return
         self.generate = Weight(sum(self.sizes.values()), features, decays=True,
@@ -97,6 +101,8 @@ class ConstrainedMaps(nn.Module):
             "write": torch.zeros(n), "mix": self.mix.start(n, self.diagonal) + self.level}
         put(self.bias, torch.cat([starts[name] for name in self.sizes]))
         nn.init.constant_(self.scale, 0.01)
+        if self.corners is not None:
+            put(self.corners, self.mix.corners(n))
         if self.norm_weight is not None:
             nn.init.ones_(self.norm_weight)
 
@@ -109,12 +115,23 @@ class ConstrainedMaps(nn.Module):
 
     @property
     def fits(self) -> bool:
-        """Whether a, b and H are those of `constrained_join`."""
-        return (tuple(self.sizes) == MAPS and self.kind == "sinkhorn"
-                and not (self.eps or self.write_eps))
+        """Whether a, b and H are those of `constrained_join`: a and b are made of the token, and H
+        is Sinkhorn's, a mixture of corners, or I. The ways "kronecker" and "orthostochastic" aren't
+        among them.
+        """
+        return {"read", "write"} <= set(self.sizes) and (
+            "mix" not in self.sizes or self.kind == "sinkhorn" or self.corners is not None)
+
+    def join(self, x: Tensor, given: Tensor | None, update: Tensor | None,
+             read: Tensor | None = None, norm: Norm | None = None) -> tuple[Tensor, ...]:
+        """`constrained_join` with these maps, where it fits them."""
+        weight, scale, bias = self(apart=True)
+        return constrained_join(x, given, update, weight, scale, bias, self.norm_eps,
+                                self.iterations, self.order, self.eps, self.write_eps, self.corners,
+                                read, norm)
 
     def forward(self, apart: bool = False) -> tuple[Tensor, ...]:
-        """W (outputs, features) and the bias (outputs); `apart`, W, its scales (3) and the bias."""
+        """W (outputs, features) and the bias (outputs); `apart`, W, its scales and the bias."""
         weight, sizes = self.generate(), self.sizes.values()
         if apart:
             return (weight if self.norm_weight is None else weight * self.norm_weight, self.scale,

@@ -18,40 +18,22 @@ Legend: B batch, T positions, D width, n streams.
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from geolab.checks import require_option
 from geolab.operators import (
-    constrained_join,
     rms_linear,
     stream_generate,
     stream_join,
-    stream_mix_write,
     stream_read,
 )
 from geolab.residuals.base import Sublayer
 from geolab.residuals.constrained import ConstrainedStreams, guarded
-from geolab.residuals.streams import StreamCoefficients, apart
+from geolab.residuals.streams import StreamCoefficients, Unwritten, norm_and_rest
 from geolab.residuals.weights import as_linear
-
-
-class Unwritten(NamedTuple):
-    """A state H X + b ⊗ h before it is written, so that the next sublayer can write and read it at
-    once.
-    """
-
-    x: Tensor       # X: (B, T, n, D)
-    mix: Tensor     # H: (B, T, n, n)
-    write: Tensor   # b: (B, T, n)
-    update: Tensor  # h: (B, T, D)
-    both: Tensor | None = None  # the rows of H, then b, where one operator made them
-
-    def written(self) -> Tensor:
-        """(B, T, n, D)."""
-        return stream_mix_write(*self[:4])
 
 
 class MHC(ConstrainedStreams):
@@ -99,30 +81,26 @@ class MHC(ConstrainedStreams):
 
     def step(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
         """Do the step of `forward` without its last write, from a state that is written or not."""
-        maps, n = self.maps, self.streams
-        if not maps.fits:
+        if not self.maps.fits:
             return self._in_turn(state, sublayer)
         x, given, update = state, None, None
         if isinstance(state, Unwritten):
-            x, given, update = state.x, state.both, state.update
-            if given is None:
-                given = torch.cat([state.mix, state.write.unsqueeze(-2)], dim=-2)
-        weight, scale, bias = maps(apart=True)
-        norm, f = apart(sublayer)
-        z, u, both = constrained_join(x, given, update, weight, scale, bias, maps.norm_eps,
-                                      maps.iterations, maps.order, norm)
-        return Unwritten(z, both[..., :n, :], both[..., n, :], f(u), both)
+            x, given, update = state.x, state.together(), state.update
+        norm, f = norm_and_rest(sublayer)
+        z, u, made = self.maps.join(x, given, update, norm=norm)
+        return Unwritten(z, f(u), made)
 
     def _in_turn(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
         """The same step where no operator makes the coefficients and uses them at once."""
         weight, bias = self.maps()
         if isinstance(state, Unwritten):
-            x, numbers, ports = stream_join(*state[:4], weight, self.maps.norm_eps)
+            x, numbers, ports = stream_join(state.x, *state.apart(), state.update, weight,
+                                            self.maps.norm_eps)
         else:
             x, numbers, ports = stream_generate(state, weight, self.maps.norm_eps)
         read, write, mix = self.maps.coefficients(numbers + bias)
-        norm, f = apart(sublayer)
-        return Unwritten(x, mix, write, f(stream_read(x, read, ports, norm)))
+        norm, f = norm_and_rest(sublayer)
+        return Unwritten(x, f(stream_read(x, read, ports, norm)), (mix, write))
 
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         return self.maps.at(state.flatten(-2))

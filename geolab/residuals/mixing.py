@@ -21,7 +21,7 @@ from geolab.operators import (
     permutation_mixture,
     sinkhorn,
 )
-from geolab.operators.polytope import MOST_PERMUTED
+from geolab.operators.polytope import MOST_PERMUTED, permutation_matrices, shift_matrices
 
 
 class Mix(NamedTuple):
@@ -31,11 +31,14 @@ class Mix(NamedTuple):
         count: n -> the number of logits. Raises ValueError for an n that it doesn't take.
         start: n, d -> logits of a matrix near the identity, (count(n)).
         matrix: logits (..., count(n)), n -> H, (..., n, n).
+        corners: where H is a mixture of given matrices with weights softmax(logits), n -> these
+            matrices, (count(n), n, n).
     """
 
     count: Callable[[int], int]
     start: Callable[[int, float], Tensor]
     matrix: Callable[[Tensor, int], Tensor]
+    corners: Callable[[int], Tensor] | None = None
 
 
 def mixes(iterations: int = 20, order: str = "column-row", eps: float = 0.0,
@@ -53,8 +56,9 @@ def mixes(iterations: int = 20, order: str = "column-row", eps: float = 0.0,
     return {
         "sinkhorn": Mix(_square, _diagonal, partial(
             _sinkhorn, iterations=iterations, order=order, eps=eps)),
-        "permutations": Mix(_orders, partial(_first, count=_orders), permutation_mixture),
-        "circulant": Mix(int, partial(_first, count=int), _circulant),
+        "permutations": Mix(_orders, partial(_first, count=_orders), permutation_mixture,
+                            permutation_matrices),
+        "circulant": Mix(int, partial(_first, count=int), _circulant, shift_matrices),
         "kronecker": Mix(_swaps, _stay, _kronecker),
         "orthostochastic": Mix(skew, partial(_turn, blocks=blocks),
                                partial(orthostochastic, blocks=blocks)),

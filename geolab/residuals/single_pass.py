@@ -17,9 +17,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from geolab.operators import stream_mix_write, stream_read
+from geolab.operators import stream_read
 from geolab.residuals.base import Sublayer
 from geolab.residuals.constrained import ConstrainedStreams
+from geolab.residuals.streams import Unwritten, norm_and_rest
 
 
 class SinglePassCoefficients(NamedTuple):
@@ -34,6 +35,20 @@ class SinglePassCoefficients(NamedTuple):
         """H above aᵀH, and a column of zeros: (B, T, n + 1, n + 1)."""
         through = torch.cat([self.mix, stream_read(self.mix, self.read).unsqueeze(-2)], dim=-2)
         return torch.cat([through, torch.zeros_like(through[..., :1])], dim=-1)
+
+
+class Unread(NamedTuple):
+    """A state whose streams aren't written, and whose u isn't read of them, so that the next
+    sublayer can do both.
+    """
+
+    streams: Unwritten
+    read: Tensor        # a: (B, T, n)
+
+    def written(self) -> Tensor:
+        """(B, T, n + 1, D)."""
+        streams = self.streams.written()
+        return torch.cat([streams, stream_read(streams, self.read).unsqueeze(-2)], dim=-2)
 
 
 class SinglePass(ConstrainedStreams):
@@ -51,10 +66,30 @@ class SinglePass(ConstrainedStreams):
         """(B, T, D) -> (B, T, n + 1, D)."""
         return x.unsqueeze(-2).repeat_interleave(self.streams + 1, dim=-2)
 
+    @property
+    def joins(self) -> bool:
+        own = all(getattr(type(self), name) is getattr(SinglePass, name) and name not in vars(self)
+                  for name in ("forward", "coefficients"))
+        return own and self.maps.fits
+
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
+        return self._started(state, sublayer).written()
+
+    def step(self, state: Tensor | Unread, sublayer: Sublayer) -> Unread:
+        """Do the step of `forward` without its last write and read, from a state that is written or
+        not.
+        """
+        if not isinstance(state, Unread):
+            return self._started(state, sublayer)
+        x, update, _ = state.streams
+        norm, f = norm_and_rest(sublayer)
+        z, u, made, read = self.maps.join(x, state.streams.together(), update, state.read, norm)
+        return Unread(Unwritten(z, f(u), made), read)
+
+    def _started(self, state: Tensor, sublayer: Sublayer) -> Unread:
         read, write, mix = self.coefficients(state)
-        streams = stream_mix_write(state[..., :-1, :], mix, write, sublayer(state[..., -1, :]))
-        return torch.cat([streams, stream_read(streams, read).unsqueeze(-2)], dim=-2)
+        return Unread(Unwritten(state[..., :-1, :], sublayer(state[..., -1, :]), (mix, write)),
+                      read)
 
     def coefficients(self, state: Tensor) -> SinglePassCoefficients:
         return SinglePassCoefficients(*self.maps.at(state[..., :-1, :].flatten(-2)))

@@ -19,16 +19,25 @@ KEPT = {"delta_update": (1 + 1,) * 2, "delta_update, d_v = 4": (4 + 1,) * 2,
         "rms_linear": (1, 1 + 3 * 24 + 2),
         "stream_mix_write, shared": (0, 4 + 16),
         "stream_join": (1 + 4, 3 * 24 + 4 + 2 * 4),
-        "constrained_join": (1 + 4 + 2 * 24, 3 * 24 + 3 + 3 * 4)}
+        "constrained_join": (1 + 4 + 2 * 24, 3 * 24 + 3 + 3 * 4),
+        "constrained_join, H = I": (1 + 4 + 2 * 8, 3 * 8 + 3 + 3 * 4),
+        "constrained_join, guarded": (1 + 4 + 2 * 24, 3 * 24 + 3 + 3 * 4),
+        "constrained_join, single pass": (1 + 2 * 24, 3 * 24 + 3)}
 # Vectors per token beyond the floor: the coefficients stand between two phases, and the second one
 # of the forward pass reads Z again. The backward pass also reads Z and ∂u for ∂a, and with a norm
 # it writes ∂u first.
-AGAIN = dict.fromkeys(("stream_join", "constrained_join"), (4, 4 + 1))
-LAUNCHES = {"rms_linear": (2, 2), "stream_join": (3, 3), "constrained_join": (3, 3)}
-# Bytes of a pass: the programs' partial sums, and α; W, padded to 32 outputs, written and read
+JOINED = ("stream_join", "constrained_join", "constrained_join, H = I", "constrained_join, guarded",
+          "constrained_join, single pass")
+AGAIN = dict.fromkeys(JOINED, (4, 4 + 1))
+LAUNCHES = {"rms_linear": (2, 2)} | dict.fromkeys(JOINED, (3, 3))
+# Bytes of a pass: the programs' partial sums, and α; W, padded to 16 or 32 outputs, written and
+# read; with a guard the divisors of 19 rounds, for all matrices of a program
 PARTS = {"diagonal_update": (8, 8), "rms_linear": (8 * 32 * 4 * 96, 0),
          "stream_join": (8 * 32 * 4 * 96, 0),
-         "constrained_join": (8 * 32 * 4 * 96 + 4 * 27, 8 * 27)}  # with s and the bias
+         "constrained_join": (8 * 32 * 4 * 96 + 4 * 27, 8 * 27),  # with s and the bias
+         "constrained_join, single pass": (8 * 32 * 4 * 96 + 4 * 27, 8 * 27),
+         "constrained_join, H = I": (8 * 16 * 4 * 96 + 4 * 10, 8 * 10),
+         "constrained_join, guarded": (8 * 32 * 4 * 96 + 4 * 27, 8 * (27 + 19 * 8 * 1024))}
 
 for of in (LAUNCHES, PARTS):
     of["constrained_join, normed"] = of["constrained_join"]

@@ -14,7 +14,7 @@ from benchmarks.cases import CASES
 ROOT = Path(__file__).parents[2]
 STATE = [name for name, case in CASES.items() if case.kind == "state"]
 MATRICES = ["cayley_rank2", "cayley_skew4", "sinkhorn"]
-JOINED = ("stream_join", "constrained_join", "constrained_join, normed")
+JOINED = [name for name in STATE if name.startswith(("stream_join", "constrained_join"))]
 MULTIPLIED = ("rms_linear", *JOINED)  # the operators that multiply by W
 
 

@@ -219,12 +219,13 @@ def test_autograd_keeps_no_more_than_of_one_operator_after_the_other():
 
 # ---------------------------------------------------------------- networks
 
-def network(device, layers=2, without=(), eps=0.0, **changes):
-    """A network of mHC whose parameters are not at their initial values."""
+def network(device, layers=2, residual="mhc", options=None, **changes):
+    """A network of mHC, or of another residual, whose parameters are not at their initial values.
+    """
     torch.manual_seed(0)
     config = TransformerConfig.benchmark(width=16, layers=layers, heads=2, max_length=8, **changes)
-    rounds = {} if "mix" in without else {"iterations": 2}
-    made = Transformer(config, "mhc", without=without, eps=eps, **rounds).to(device)
+    options = {"iterations": 2} if options is None and residual == "mhc" else options or {}
+    made = Transformer(config, residual, **options).to(device)
     with torch.no_grad():
         for i, p in enumerate(made.parameters()):
             p.add_(normal(*p.shape, seed=10 + i, device=device), alpha=0.1)
@@ -248,9 +249,6 @@ def test_a_network_joins_all_its_sublayers(device):
     model, x = network(device)
     calls = called(lambda: model(x))
     assert calls == {"constrained_join": 4, "stream_mix_write": 1}
-    guarded, x = network(device, eps=1e-6)  # its kernels know no guard
-    assert called(lambda: guarded(x)) == {"stream_generate": 1, "stream_join": 3, "stream_read": 4,
-                                          "stream_mix_write": 1}
     for context in (torch.no_grad, torch.inference_mode):
         with context():
             assert called(lambda: model(x)) == calls
@@ -258,16 +256,57 @@ def test_a_network_joins_all_its_sublayers(device):
     assert called(lambda: behind(x))["stream_mix_write"] == 4
 
 
-@pytest.mark.parametrize("eps", [0.0, 1e-6], ids=["constrained_join", "stream_read"])
-def test_kernels_take_the_norm_of_a_sublayer_unless_somebody_looks_at_it(device, eps):
-    model, x = network(device, norm="rms", eps=eps)
+@pytest.mark.parametrize("residual, options", [
+    ("mhc", {"iterations": 2}), ("mhc", {"iterations": 2, "eps": 1e-6}),
+    ("mhc", {"without": ("mix",)}), ("mhc", {"mix": "permutations"}),
+    ("mhc", {"mix": "kronecker"}), ("single-pass", {"iterations": 2})], ids=str)
+def test_kernels_take_the_norm_of_a_sublayer_unless_somebody_looks_at_it(device, residual, options):
+    model, x = network(device, residual=residual, options=options, norm="rms")
     wanted, seen = outputs_and_gradients(model, x, "never"), []
     with patch.object(F, "rms_norm", wraps=F.rms_norm) as taken:
         assert_close(outputs_and_gradients(model, x, "always"), wanted, rtol=1e-4, atol=1e-5)
-        assert taken.call_count == 1  # at the network's end
+        # at the network's end, and where the first sublayer's u isn't read
+        by_torch = 1 + (residual == "single-pass")
+        assert taken.call_count == by_torch
         model.layers[1].norm.register_forward_hook(lambda *given: seen.append(given))
         assert_close(outputs_and_gradients(model, x, "always"), wanted, rtol=1e-4, atol=1e-5)
-        assert taken.call_count == 3 and len(seen) == 1
+        assert taken.call_count == 2 * by_torch + 1 and len(seen) == 1
+
+
+@pytest.mark.parametrize("options", [
+    {"streams": 2}, {"eps": 1e-6, "write_eps": 1e-6, "iterations": 2}, {"without": ("mix",)},
+    {"without": ("mix",), "streams": 8}, {"mix": "permutations"}, {"mix": "circulant"}], ids=str)
+def test_one_operator_makes_the_coefficients_of_these_forms(device, options):
+    model, x = network(device, options=options)
+    assert called(lambda: model(x)) == {"constrained_join": 4, "stream_mix_write": 1}
+
+
+@pytest.mark.parametrize("options", [
+    {"mix": "kronecker"}, {"mix": "orthostochastic", "blocks": 1}, {"without": ("read",)},
+    {"without": ("write", "mix")}], ids=str)
+def test_of_these_forms_pytorch_makes_the_coefficients(device, options):
+    model, x = network(device, options=options)
+    calls = called(lambda: model(x))
+    calls.pop("sinkhorn", None)
+    assert calls == {"stream_generate": 1, "stream_join": 3, "stream_read": 4,
+                     "stream_mix_write": 1}
+
+
+def test_a_single_pass_network_joins_all_but_its_ends(device):
+    for options in ({"iterations": 2}, {"without": ("mix",)}):
+        model, x = network(device, residual="single-pass", options=options)
+        calls = called(lambda model=model, x=x: model(x))
+        calls.pop("sinkhorn", None)  # of the first sublayer, whose u isn't read
+        assert calls == {"rms_linear": 1, "constrained_join": 3, "stream_mix_write": 1,
+                         "stream_read": 1}
+    longer, x = network(device, residual="single-pass", options={"mix": "kronecker"})
+    assert not longer.joined and not called(lambda: longer(x))["constrained_join"]
+
+
+def test_eight_streams_that_are_mixed_take_one_kernel_after_the_other(device):
+    model, x = network(device, layers=1, options={"streams": 8, "iterations": 2})
+    assert called(lambda: model(x)) == dict.fromkeys(
+        ("rms_linear", "sinkhorn", "stream_read", "stream_mix_write"), 2)
 
 
 def test_who_looks_at_the_states_of_a_network_sees_states(device):
@@ -332,15 +371,21 @@ def outputs_and_gradients(model, x, mode, run=lambda model, x: model(x)):
             *y.shape, seed=2, device=y.device).to(y.dtype))]
 
 
-@pytest.mark.parametrize("without", [(), ("read",), ("write", "mix")])
-def test_a_joined_network_is_the_layers_one_after_the_other(device, without):
+@pytest.mark.parametrize("options", [
+    None, {"without": ("read",)}, {"without": ("write", "mix")}, {"without": ("mix",)},
+    {"eps": 1e-2, "write_eps": 1e-2}, {"mix": "permutations", "eps": 1e-2}], ids=str)
+@pytest.mark.parametrize("residual", ["mhc", "single-pass"])
+def test_a_joined_network_is_the_layers_one_after_the_other(device, residual, options):
     def joined(model, x):
         state = model.layers[0].residual.expand(x + model.position[:, :x.shape[1]])
         for layer in model.layers:
             state = layer(state, joined=True)
         return model.norm(model.layers[-1].residual.reduce(state.written()))
 
-    model, x = network(device, layers=1 if without else 2, without=without)
+    if residual == "single-pass" and {"read", "write"} & {*(options or {}).get("without", ())}:
+        pytest.skip("single-pass mHC joins only where one operator makes its coefficients")
+    model, x = network(device, layers=1 if options else 2, residual=residual,
+                       options=options or {"iterations": 2})
     wanted = outputs_and_gradients(model, x, "never")
     # without kernels it is the plain path, bit by bit
     assert_close(outputs_and_gradients(model, x, "never", joined), wanted, rtol=0, atol=0)

@@ -35,10 +35,13 @@ def step(model, x, mode, through=lambda model, x: model(x)):
     return {"output": y} | dict(zip(parameters, grads, strict=True))
 
 
-# kernels that join two sublayers know neither a guard in Sinkhorn nor how H is made
+# kernels that join two sublayers make some forms of a, b and H, and leave the others to PyTorch
 FORMS = [*((name, {}) for name in REGISTRY),
          ("mhc", {"eps": 1e-2, "write_eps": 1e-2, "norm_eps": 1e-2, "readout": "learned"}),
-         ("mhc", {"mix": "permutations"}), ("mhc", {"mix": "orthostochastic"})]
+         ("mhc", {"without": ("mix",), "eps": 1e-2, "write_eps": 1e-2}),
+         ("mhc", {"without": ("mix",), "streams": 8}), ("mhc", {"streams": 2}),
+         ("mhc", {"mix": "permutations"}), ("mhc", {"mix": "circulant", "streams": 3}),
+         ("mhc", {"mix": "orthostochastic"})]
 
 
 @pytest.mark.parametrize("name, options", FORMS, ids=str)
