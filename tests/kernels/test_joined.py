@@ -264,7 +264,7 @@ def test_one_operator_makes_the_coefficients_of_these_forms(device, options):
 
 
 @pytest.mark.parametrize("options", [
-    {"mix": "kronecker"}, {"mix": "orthostochastic"}, {"without": ("read",)},
+    {"mix": "kronecker"}, {"mix": "orthostochastic", "blocks": 1}, {"without": ("read",)},
     {"without": ("write", "mix")}], ids=str)
 def test_of_these_forms_pytorch_makes_the_coefficients(device, options):
     model, x = network(device, options=options)
