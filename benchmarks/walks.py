@@ -61,11 +61,25 @@ def walk():
         sys.setprofile(None)
 
 
-def block(mode: str) -> tuple[list[Call], list[Call]]:
-    """The walks forward and backward of one block with mHC, after a first step."""
+def plain_network() -> nn.Module:
+    """A network of one block, from the same numbers each time."""
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(16, 2, 32, norm_first=True, batch_first=True, dropout=0.0)
-    model = graft(nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), "mhc")
+    return nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+
+
+def grafting() -> list[Call]:
+    """The walk of `graft` itself, after a first one."""
+    graft(plain_network(), "mhc")
+    model = plain_network()
+    with walk() as calls:
+        graft(model, "mhc")
+    return calls
+
+
+def block(mode: str) -> tuple[list[Call], list[Call]]:
+    """The walks forward and backward of one block with mHC, after a first step."""
+    model = graft(plain_network(), "mhc")
     x = torch.randn(1, 4, 16)
     with kernels.use(mode):
         model(x).sum().backward()
@@ -84,6 +98,7 @@ def verdict(label: str) -> list[Call]:
 
 
 def main() -> None:
+    print(f"graft of a block with mHC     {told(grafting())}")
     for mode in ("never", "always") if kernels.TWINS else ("never",):
         for name, calls in zip(("forward", "backward"), block(mode), strict=True):
             print(f"mHC, kernels {mode:6} {name:8}  {told(calls)}")

@@ -94,6 +94,13 @@ def require_leading(name: str, tensor: Tensor, trailing: int, leading: Sequence[
                          f"{tuple(leading)}, got shape {tuple(tensor.shape)}")
 
 
+def require_norm(norm: tuple[Tensor, float] | None, features: int) -> None:
+    """Raise ValueError unless an RMS norm, (weight, guard), has one weight per feature."""
+    if norm is not None:
+        require_width("norm", norm[0], features)
+        require_leading("norm", norm[0], 1, ())
+
+
 def require_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> None:
     """Raise ValueError unless H, b and h make a write of the streams x, H X + b ⊗ h."""
     *tokens, n, d = x.shape

@@ -59,6 +59,15 @@ def through(residuals: Sequence[Residual], x: Tensor, sublayers: Iterable[tuple]
     return leave(last, state) if last.last else state
 
 
+def plainly(x: Tensor, sublayers: Iterable[tuple]) -> Tensor:
+    """Run the step of the plain block, x ← x + F(norm x) for each of its sublayers."""
+    for norm, f, *after in sublayers:
+        x = x + Normed(f, norm)(x)
+        for post_norm in after:
+            x = post_norm(x)
+    return x
+
+
 def leave(residual: Residual, state: Tensor) -> Tensor:
     """Reduce the last state to (B, T, D).
 

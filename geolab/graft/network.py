@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from functools import partial
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,7 @@ from geolab.graft.stacks import (
     unwatch_ends,
     watch_ends,
 )
-from geolab.graft.start import distance_from_plain, reads_other_positions
+from geolab.graft.start import distance, looks_around, measuring, require_streams
 from geolab.graft.trial import require_same_block, require_same_model, sublayers_of
 from geolab.residuals import Normed, Residual, decaying
 
@@ -72,14 +72,16 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
     require_option("plain", plain, (True, False))
     require_bare(model)
     stacks = list(find_stacks(model, only).values())
-    made = [_residuals(blocks, residual, plain, dtype, example, options)  # or raise, first
-            for blocks in stacks]
+    plans = [_plan(blocks, residual, plain, dtype, example, options)  # or raise, first
+             for blocks in stacks]
     if example is not None:
-        same = made if plain else [_residuals(blocks, "additive", True, dtype, example, {})
-                                   for blocks in stacks]
-        require_same_model(model, example, lambda: _put(stacks, same, None, {}),
-                           lambda: ungraft(model))
-    _put(stacks, made, residual, options)
+        same = plans if plain else [_plan(blocks, "additive", True, dtype, example, {})
+                                    for blocks in stacks]
+        require_same_model(
+            model, example,
+            lambda: _put([plan._replace(reads_other_positions=False) for plan in same]),
+            lambda: ungraft(model))
+    _put(plans)
     for module in model.modules():
         if isinstance(module, nn.TransformerEncoder):
             # a fast path that skips the blocks' own forward
@@ -153,12 +155,17 @@ def _refuse_beside(name: str, *_, **__) -> NoReturn:
                      "geolab.probes.states")
 
 
-def _put(stacks: list[list[nn.Module]], made: list[list[list[Residual]]],
-         residual: str | type[Residual] | None, options: dict) -> None:
-    for blocks, residuals in zip(stacks, made, strict=True):
-        one = residuals[0][0]
-        reads = residual is not None and reads_other_positions(residual, one.width, **options)
-        axes = _state_axes(one)
+class Plan(NamedTuple):
+    """What `graft` is going to put into the blocks of a stack."""
+
+    blocks: list[nn.Module]
+    residuals: list[list[Residual]]   # of each block, one per sublayer
+    reads_other_positions: bool
+
+
+def _put(plans: list[Plan]) -> None:
+    for blocks, residuals, reads in plans:
+        axes = _state_axes(residuals[0][0])
         for block, around in zip(blocks, residuals, strict=True):
             rule = find_rule(block)
             block.residuals = nn.ModuleList(around).train(block.training)
@@ -209,9 +216,8 @@ def _initialize_weights(model: nn.Module, module: nn.Module, *args) -> None:
     module._is_hf_initialized = True  # so a later `post_init` keeps trained weights
 
 
-def _residuals(blocks: list[nn.Module], residual: str | type[Residual], plain: bool,
-               dtype: torch.dtype | None, example: object,
-               options: dict) -> list[list[Residual]]:
+def _plan(blocks: list[nn.Module], residual: str | type[Residual], plain: bool,
+          dtype: torch.dtype | None, example: object, options: dict) -> Plan:
     """Make the residuals of each block of a stack, and raise ValueError where they don't fit it."""
     parts = [sublayers_of(block) for block in blocks]
     width, post_norm = _width(blocks[0], parts[0]), len(parts[0][0]) == 3
@@ -221,20 +227,27 @@ def _residuals(blocks: list[nn.Module], residual: str | type[Residual], plain: b
                              "got one that something put over it; graft the model before that")
         if example is None:
             require_same_block(block, width)
-    count = sum(map(len, parts))
-    distance = distance_from_plain(residual, width, min(count, 8), post_norm, **options)
-    if plain and not distance <= CLOSE:
+    # on the CPU, where they are measured; without storage, nothing is drawn that counts
+    with torch.device("cpu"), torch.random.fork_rng([], enabled=_like(blocks[0]).is_meta):
+        made = [part.double() for part in
+                make_residuals(residual, width, sum(map(len, parts)), **options)]
+    with measuring(made):
+        if post_norm:
+            require_streams(residual, made[0])
+        away = distance(made, post_norm) if plain else 0.0
+        reads = away <= CLOSE and looks_around(made)
+    if not away <= CLOSE:
         name = residual if isinstance(residual, str) else residual.__name__
         raise ValueError(
             f"residual {name!r} must start as the plain network, with its options "
-            f"{options or 'left as they are'}: its output starts {distance:.2g} away, relative to "
+            f"{options or 'left as they are'}: its output starts {away:.2g} away, relative to "
             "what the sublayers add. graft(..., plain=False) takes it all the same: a trained "
             "model then forgets what it computed")
-    made = iter(make_residuals(residual, width, count, **options))
-    found = [[next(made).to(_like(block).device, dtype or _wide(_like(block)))
+    rest = iter(made)
+    found = [[next(rest).to(_like(block).device, dtype or _wide(_like(block)))
               for _ in sublayers] for block, sublayers in zip(blocks, parts, strict=True)]
     _require_state(found[0][0], residual, width, _like(blocks[0]))
-    return found
+    return Plan(blocks, found, reads)
 
 
 def _like(block: nn.Module) -> Tensor:

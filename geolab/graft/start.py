@@ -1,15 +1,19 @@
-"""Measure a residual before it is put into a network: its start, and the positions that it reads.
+"""Measure residuals before they are put into a network: their start, and the positions they read.
 
-Both are measured in float64, on a small stack around known sublayers.
+Both are measured in float64 on the CPU, around known sublayers. `graft` measures the residuals that
+it has made, by `distance` and `looks_around`, which leave them as they are.
 """
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from geolab.graft.block import make_residuals, through
+from geolab.graft.block import leave, make_residuals, plainly, through
+from geolab.graft.trial import untouched
 from geolab.residuals import Residual
 
 
@@ -26,39 +30,76 @@ def distance_from_plain(residual: str | type[Residual], width: int, sublayers: i
         post_norm: whether a norm comes after each residual, instead of before F.
     Raises: ValueError for a norm after a residual whose state doesn't consist of streams.
     """
-    with torch.no_grad(), torch.device("cpu"), torch.random.fork_rng(devices=[]):
+    with torch.device("cpu"), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        residuals = _stack(residual, width, sublayers, options)
+        made = [part.double() for part in make_residuals(residual, width, sublayers, **options)]
         if post_norm:
-            _require_streams(residual, residuals[0], width)
-        x = torch.randn(1, 4, width, dtype=torch.float64)
-        parts = _sublayers(sublayers, width, post_norm)
-        y, plain = (through(around, x, parts)
-                    for around in (residuals, _stack("additive", width, sublayers, {})))
-        return ((y - plain).norm() / (plain - x).norm()).item()
+            require_streams(residual, made[0])
+        return distance(made, post_norm)
 
 
 def reads_other_positions(residual: str | type[Residual], width: int, **options) -> bool:
     """Return whether an output depends on inputs at other positions, with an F that doesn't mix
     positions.
-
-    All parameters are changed a little at random first, since a residual may start where it reads
-    nothing.
     """
-    with torch.enable_grad(), torch.device("cpu"), torch.random.fork_rng(devices=[]):
+    with torch.device("cpu"), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        residuals = _stack(residual, width, 2, options)
+        made = make_residuals(residual, width, 2, **options)
+        return looks_around([part.double() for part in made])
+
+
+@contextmanager
+def measuring(residuals: Sequence[Residual]) -> Iterator[None]:
+    """A context in which residuals on the CPU are measured: the same numbers are drawn each time,
+    and at its end their buffers and attributes are as before.
+    """
+    with untouched(nn.ModuleList(residuals), torch.device("cpu")), torch.device("cpu"):
+        torch.manual_seed(0)
+        yield
+
+
+@torch.no_grad()
+def distance(residuals: Sequence[Residual], post_norm: bool = False) -> float:
+    """`distance_from_plain` of all residuals of a network, in float64."""
+    width = residuals[0].width
+    x = torch.randn(1, 4, width, dtype=torch.float64)
+    sublayers = _sublayers(len(residuals), width, post_norm)
+    y, plain = through(residuals, x, sublayers), plainly(x, sublayers)
+    return ((y - plain).norm() / (plain - x).norm()).item()
+
+
+@torch.enable_grad()
+def looks_around(residuals: Sequence[Residual]) -> bool:
+    """`reads_other_positions` of all residuals of a network, in float64: the first two write, and
+    the last one reads the state out.
+
+    Their parameters are changed a little at random meanwhile, since a residual may start where it
+    reads nothing.
+    """
+    some, last = residuals[:2], residuals[-1]
+    kept = {p: p.detach().clone() for part in (*some, last) for p in part.parameters()}
+    x = torch.randn(1, 3, some[0].width, dtype=torch.float64, requires_grad=True)
+    try:
         with torch.no_grad():
-            for p in (p for part in residuals for p in part.parameters()):
+            for p in kept:
                 p.add_(0.1 * torch.randn_like(p))
-        x = torch.randn(1, 3, width, dtype=torch.float64, requires_grad=True)
-        y = through(residuals, x, _sublayers(2, width))[0, 1]
+        y = through(some, x, _sublayers(len(some), some[0].width))
+        y = (y if some[-1].last else leave(last, y))[0, 1]
         slope, = torch.autograd.grad((torch.randn_like(y) * y).sum(), x)
         return bool(slope[0, [0, 2]].any())
+    finally:
+        with torch.no_grad():
+            for p, value in kept.items():
+                p.copy_(value)
 
 
-def _stack(residual, width: int, count: int, options: dict) -> list[Residual]:
-    return [part.double() for part in make_residuals(residual, width, count, **options)]
+def require_streams(name: str | type[Residual], residual: Residual) -> None:
+    """Raise ValueError where a norm after a residual, in float64, wouldn't normalise streams."""
+    width = residual.width
+    shape = residual.expand(torch.zeros(1, 1, width, dtype=torch.float64)).shape
+    if shape[-1] != width:
+        raise ValueError(f"a norm after the residual normalises streams of width {width}, and the "
+                         f"state of {name!r} has shape {tuple(shape)}; use norm_first=True")
 
 
 def _sublayers(count: int, width: int, post_norm: bool = False) -> list[tuple]:
@@ -70,10 +111,3 @@ def _sublayers(count: int, width: int, post_norm: bool = False) -> list[tuple]:
 
 def _scaled_tanh(scale: Tensor, x: Tensor) -> Tensor:
     return (scale * x).tanh()
-
-
-def _require_streams(name, residual: Residual, width: int) -> None:
-    shape = residual.expand(torch.zeros(1, 1, width, dtype=torch.float64)).shape
-    if shape[-1] != width:
-        raise ValueError(f"a norm after the residual normalises streams of width {width}, and the "
-                         f"state of {name!r} has shape {tuple(shape)}; use norm_first=True")

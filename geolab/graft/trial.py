@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from geolab.graft.block import make_residuals, through
+from geolab.graft.block import plainly
 from geolab.graft.rules import find_rule, is_own, noted, requires_x_alone
 
 # the errors of a network or a rule for an input or a block that doesn't fit it
@@ -50,7 +50,6 @@ def require_same_block(block: nn.Module, width: int) -> None:
             warnings.warn(f"graft doesn't check the rule of {name}, whose forward requires more "
                           "than x: give graft an example of the model's inputs", stacklevel=5)
         return
-    plain = make_residuals("additive", width, len(sublayers_of(block)))
     with untouched(block, like.device):
         x = torch.randn(1, 2, width).to(like)
         try:
@@ -65,8 +64,8 @@ def require_same_block(block: nn.Module, width: int) -> None:
         torch.manual_seed(0)
         others: list = []
         try:
-            got = through(plain, x, [(norm, noted(f, others), *after)
-                                     for norm, f, *after in rule.sublayers(block)])
+            got = plainly(x, [(norm, noted(f, others), *after)
+                              for norm, f, *after in rule.sublayers(block)])
         except UNFIT as error:
             raise ValueError(f"the rule of {name} must run where its forward does, got "
                              f"{type(error).__name__}: {error}") from error

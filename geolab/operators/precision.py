@@ -65,10 +65,12 @@ def held(square: Tensor) -> Tensor:
 def product(a: Tensor, b: Tensor) -> Tensor:
     """a @ b of matrices, whose backward pass leaves autocast too."""
     # forward mode and vmap can't look into a hand-written backward pass
-    return a @ b if transformed() else _Product.apply(a, b)
+    return a @ b if transformed() else Product.apply(a, b)
 
 
-class _Product(torch.autograd.Function):
+class Product(torch.autograd.Function):
+    """a @ b of matrices, whose backward pass leaves autocast too."""
+
     @staticmethod
     def forward(ctx, a: Tensor, b: Tensor) -> Tensor:
         ctx.save_for_backward(a, b)

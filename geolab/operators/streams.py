@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from geolab import kernels
-from geolab.checks import require_leading, require_width, require_write
-from geolab.operators.precision import outside_autocast, product
+from geolab.checks import require_leading, require_norm, require_width, require_write
+from geolab.operators.precision import Product, outside_autocast
 
 
 class Norm(NamedTuple):
@@ -44,6 +44,8 @@ def stream_read(x: Tensor, weights: Tensor, ports: tuple = (),
         held = norm if kernels.holds(x) else None
         return normed(kernels.TWINS["stream_read"](x, weights, ports, held),
                       None if held else norm)
+    # forward mode and vmap can't look into a hand-written backward pass
+    product = torch.matmul if kernels.transformed() else Product.apply
     with outside_autocast(x):
         # contiguous, here and below: strided views of a wider table send products, and their
         # backward, token by token
@@ -55,13 +57,6 @@ def stream_read(x: Tensor, weights: Tensor, ports: tuple = (),
 def normed(u: Tensor, norm: Norm | None) -> Tensor:
     """The RMS norm of u, or u itself where there is none."""
     return u if norm is None else F.rms_norm(u, u.shape[-1:], *norm)
-
-
-def require_norm(norm: Norm | None, features: int) -> None:
-    """Raise ValueError unless the norm has one weight per feature."""
-    if norm is not None:
-        require_width("norm", norm[0], features)
-        require_leading("norm", norm[0], 1, ())
 
 
 def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
@@ -80,6 +75,7 @@ def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
     require_leading("matrix", matrix, 2, x.shape[:-2])
     if kernels.serves(x, n) and matrix.shape[-2] == n:
         return kernels.TWINS["stream_mix"](x, matrix)
+    product = torch.matmul if kernels.transformed() else Product.apply
     with outside_autocast(x):
         return product(matrix.to(x.dtype), x)
 

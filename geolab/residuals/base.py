@@ -9,6 +9,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch.nn.functional as F
@@ -157,6 +158,7 @@ def joining(residuals: Iterable[Residual]) -> bool:
 _PLACE = ("self", "width", "index", "count")  # no options: where the residual stands
 
 
+@cache
 def options_of(residual: type[Residual]) -> dict[str, Any]:
     """The options of a residual's constructor, with those of the classes that it hands them to, and
     their defaults.

@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks.walks import Call, block, hops, verdict, walk
+from benchmarks.walks import Call, block, grafting, hops, verdict, walk
 from geolab.checks import require_count
 
 
@@ -38,6 +38,11 @@ def test_whether_residuals_join_is_asked_once_for_each():
     asked = [call for call in forward if call.function in ("joins", "untouched")
              and call.file.startswith("geolab/residuals/")]
     assert len(asked) == 2 + 2
+
+
+def test_a_graft_makes_each_residual_once():
+    made = [call for call in grafting() if call == Call("geolab/residuals/mhc.py", "__init__")]
+    assert len(made) == 2
 
 
 def test_a_verdict_asks_its_file_and_no_study():

@@ -9,6 +9,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from geolab.graft import Grafted, graft, new_parameters, reads_other_positions, rule, rules, ungraft
+from geolab.residuals import Additive
 
 WIDTH = 16
 
@@ -374,3 +375,63 @@ def test_which_residuals_read_other_positions():
     assert reads_other_positions("emhc-hybrid", WIDTH, pool="sequence")
     assert not reads_other_positions("delta-matrix", WIDTH, compress="channel")
     assert reads_other_positions("delta-matrix", WIDTH, compress="channel", expand="conv")
+
+
+# ---------------------------------------------------------------- residuals are made once
+
+class Late(Additive):
+    """Its last residual alone reads other positions, where it reads the state out."""
+
+    made: list[int] = []
+
+    def __init__(self, width, index=0, count=1):
+        super().__init__(width, index, count)
+        self.made.append(index)
+        self.scale, self.calls = nn.Parameter(torch.randn(width)), 0
+
+    def forward(self, state, sublayer):
+        self.calls += 1
+        return state + sublayer(state)
+
+    def reduce(self, state):
+        return state + self.scale * state.roll(1, -2)
+
+
+@pytest.mark.parametrize("residual, reads", [(Late, True), (Additive, False)])
+def test_the_residuals_are_made_once_and_measured_as_they_are(residual, reads):
+    rule(Plain, plain)
+    model, _ = network(Plain, count=5)
+    Late.made.clear()
+    torch.manual_seed(1)
+    graft(model, residual, plain=False)
+    made = [part for block in model for part in block.residuals]
+    assert len(made) == 10 and all(block.reads_other_positions == reads for block in model)
+    if residual is Late:
+        torch.manual_seed(1)
+        assert Late.made == list(range(10)) and all(part.calls == 0 for part in made)
+        assert all(torch.equal(part.scale, torch.randn(WIDTH)) for part in made)
+
+
+def test_a_deep_network_is_measured_as_deep_as_it_is():
+    class Drift(Additive):  # each sublayer alone stays close enough, but not twenty of them
+        def forward(self, state, sublayer):
+            return state + (1 + 1e-6 * max(0, self.index - 7)) * sublayer(state)
+
+        def __init__(self, width, index=0, count=1):
+            super().__init__(width, index, count)
+            self.index = index
+
+    rule(Plain, plain)
+    graft(network(Plain, count=4)[0], Drift)
+    with pytest.raises(ValueError, match="^residual 'Drift' must start as the plain network"):
+        graft(network(Plain, count=30)[0], Drift)
+
+
+def test_nothing_is_drawn_for_a_network_without_storage():
+    rule(Plain, plain)
+    with torch.device("meta"):
+        model = nn.Sequential(Plain(), Plain())
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    graft(model, "mhc")
+    assert torch.equal(torch.get_rng_state(), before)
