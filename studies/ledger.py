@@ -211,7 +211,6 @@ def against_first(content: dict, part: str, unit: str = "nats") -> str:
 def entry(hypothesis: Hypothesis) -> str:
     """Return a row for the ledger's page: a term and its description."""
     found, comparison = findings.finding(hypothesis), findings.comparison_of(hypothesis)
-    chapter = f"../notebooks/{hypothesis.chapter}.html"
     title = f"{hypothesis.source}, {hypothesis.number}"
     parts = [html.escape(hypothesis.statement)]
     if hypothesis.quote:
@@ -226,7 +225,8 @@ def entry(hypothesis: Hypothesis) -> str:
     if hypothesis.remark:
         remark = re.sub("`(.+?)`", r"<code>\1</code>", html.escape(hypothesis.remark))
         parts.append(f"<em>{remark}</em>")
-    return (f'<dt id="{hypothesis.label}"><a href="{chapter}">{html.escape(title)}</a>: '
+    link = f'<a href="{_page(hypothesis.chapter)}">{html.escape(title)}</a>'
+    return (f'<dt id="{hypothesis.label}">{link}: '
             f"<strong>{badge(hypothesis.label)}</strong></dt><dd>{'<br>'.join(parts)}</dd>")
 
 

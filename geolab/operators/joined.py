@@ -171,7 +171,7 @@ def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, wei
                               made], dim=-2)
         elif mix:
             made = torch.cat([mixture(mix[0], corners), made], dim=-2)
-    if read is None:
+    if u is None:
         return z, stream_read(z, made_read, norm=norm), made
     return z, u, made, made_read
 

@@ -25,7 +25,7 @@ class Hypothesis:
         quote: the source's own words, in its language, with "…" between two places; a claim of
             `BOOK` has none.
         statement: the claim in our words.
-        chapter: the notebook that discusses it.
+        chapter: the notebook that discusses it; without a number, a page of book/.
         study, part, size: the file and its comparison that decide the claim; without a study, no
             run here can.
         claim: the contrast that decides it.
@@ -66,5 +66,5 @@ def hypothesis(*, contrast: Mapping[str, float] | None = None, above: float = 0.
                       **row)
 
 
-FILES = ("mgt", "emhc", "ddl", "streams", "lecture")
+FILES = ("mgt", "emhc", "ddl", "streams", "released", "lecture")
 HYPOTHESES: list[Hypothesis] = list(entries("hypotheses", FILES, hypothesis))

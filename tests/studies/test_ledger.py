@@ -19,7 +19,7 @@ from studies.findings import baselines_of, comparison_of, part_of, stored
 from studies.ledger import NOT_TRIED
 
 ROOT = Path(__file__).resolve().parents[2]
-CHAPTERS = {path.stem for path in ROOT.glob("notebooks/*.ipynb")}
+PAGES = {path.stem for folder in ("notebooks", "book") for path in ROOT.glob(f"{folder}/*.ipynb")}
 READ_OFF = [h for h in HYPOTHESES if h.study]
 TRIED = [h for h in READ_OFF if comparison_of(h)]
 FILES = {(h.study, h.part, h.size): h for h in TRIED}
@@ -39,7 +39,7 @@ def text(path):
 
 def test_every_row_has_a_label_of_its_own_and_a_chapter_that_is_there():
     assert len({h.label for h in HYPOTHESES}) == len(HYPOTHESES)
-    assert {h.chapter for h in HYPOTHESES} <= CHAPTERS
+    assert {h.chapter for h in HYPOTHESES} <= PAGES
 
 
 @pytest.mark.parametrize("row", READ_OFF, ids=lambda row: row.label)
