@@ -6,7 +6,6 @@
 """
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 
@@ -33,8 +32,9 @@ def judged(row: Hypothesis, comparison: dict) -> Finding:
 
     Raises: ValueError for an arm without runs, or with fewer than two seeds.
     """
+    together = sum(_place(row) == _place(other) for other in HYPOTHESES)
     simple = baselines_of(row) if row.claim.beats else {}
-    return judge.judge(comparison, row.claim, _claims()[_place(row)], simple)
+    return judge.judge(comparison, row.claim, together, simple)
 
 
 def comparison_of(row: Hypothesis) -> dict | None:
@@ -80,12 +80,6 @@ def baselines_of(row: Hypothesis) -> Mapping[str, float]:
 def _baselines(study: str, part: str, size: str) -> Mapping[str, float]:
     task = next(arm.task for arm in STUDIES[study].arms(size) if arm.part == part)
     return task.baselines()
-
-
-@cache
-def _claims() -> Counter:
-    """How many claims each comparison decides."""
-    return Counter(map(_place, HYPOTHESES))
 
 
 def _place(row: Hypothesis) -> tuple[str, str, str]:

@@ -88,7 +88,7 @@ def joins(x: Tensor, outputs: int, mixed: bool = True) -> bool:
 def holds(x: Tensor) -> bool:
     """Return whether a program that reads the state x (..., n, d) also takes the norm."""
     n, d = x.shape[-2:]
-    return d <= MOST_HELD[0] and n * d <= MOST_HELD[1]
+    return n > 0 and d <= MOST_HELD[0] and n * d <= MOST_HELD[1]
 
 
 def constant(function: Callable) -> Callable:
