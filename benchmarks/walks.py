@@ -19,7 +19,7 @@ from torch import nn
 
 from geolab import kernels
 from geolab.graft import graft
-from studies import ledger
+from studies import findings, ledger
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = tuple(f"{ROOT / room}{os.sep}" for room in ("geolab", "studies"))
@@ -91,7 +91,9 @@ def block(mode: str) -> tuple[list[Call], list[Call]]:
 
 
 def verdict(label: str) -> list[Call]:
-    """The walk from a row of the ledger to its verdict."""
+    """The walk from a row of the ledger to its verdict, as if nobody had asked before."""
+    for kept in (findings.finding, findings.stored):
+        kept.cache_clear()
     with walk() as calls:
         ledger.verdict(label)
     return calls
