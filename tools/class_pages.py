@@ -102,7 +102,8 @@ def heading(section: Tag) -> str:
 def slides(of: Tag, quiz: list[dict]) -> str:
     """The slides of a chapter: its story in pictures, predictions, questions and theorems.
 
-    Sections that the chapter's table of minutes calls skippable have none.
+    Sections that the chapter's table of minutes calls skippable have none. But where only these
+    have sliders, the sliders follow the story, since a class wants one to move.
     """
     made = [slide("", f'<h1>{heading(of)}</h1><p class="licence">{LICENCE}</p>', kind="title"),
             slide("", opening(of)), *story(of)]
@@ -120,6 +121,9 @@ def slides(of: Tag, quiz: list[dict]) -> str:
             made.append(slide(heading(section), bare(section.find(["ol", "ul"]))))
             continue
         made += story(section)
+    if not any("geolab-explore" in one for one in made):
+        made += [slide(heading(found.find_parent("section")), bare(found, *LEFT_OUT, CAPTIONS),
+                       captions(found)) for found in of.select(".geolab-explore")]
     for number, question in enumerate(quiz, start=1):
         shown = ask(question["ask"], question["answers"]).data
         right = [f"{answer} {reply}" for answer, reply in question["answers"].items()
