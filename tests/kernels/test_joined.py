@@ -371,10 +371,14 @@ def outputs_and_gradients(model, x, mode, run=lambda model, x: model(x)):
             *y.shape, seed=2, device=y.device).to(y.dtype))]
 
 
-@pytest.mark.parametrize("options", [
-    None, {"without": ("read",)}, {"without": ("write", "mix")}, {"without": ("mix",)},
-    {"eps": 1e-2, "write_eps": 1e-2}, {"mix": "permutations", "eps": 1e-2}], ids=str)
-@pytest.mark.parametrize("residual", ["mhc", "single-pass"])
+MADE = [None, {"without": ("mix",)}, {"eps": 1e-2, "write_eps": 1e-2},
+        {"mix": "permutations", "eps": 1e-2}]  # one operator makes the coefficients
+
+
+@pytest.mark.parametrize("residual, options", [
+    *(("mhc", options) for options in (*MADE, {"without": ("read",)},
+                                       {"without": ("write", "mix")})),
+    *(("single-pass", options) for options in MADE)], ids=str)
 def test_a_joined_network_is_the_layers_one_after_the_other(device, residual, options):
     def joined(model, x):
         state = model.layers[0].residual.expand(x + model.position[:, :x.shape[1]])
@@ -382,8 +386,6 @@ def test_a_joined_network_is_the_layers_one_after_the_other(device, residual, op
             state = layer(state, joined=True)
         return model.norm(model.layers[-1].residual.reduce(state.written()))
 
-    if residual == "single-pass" and {"read", "write"} & {*(options or {}).get("without", ())}:
-        pytest.skip("single-pass mHC joins only where one operator makes its coefficients")
     model, x = network(device, layers=1 if options else 2, residual=residual,
                        options=options or {"iterations": 2})
     wanted = outputs_and_gradients(model, x, "never")
