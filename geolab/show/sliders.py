@@ -169,7 +169,10 @@ def _frame(draw, chosen: dict) -> str:
 
 
 def _text(value, minus: str = "−") -> str:
-    return f"{value:g}".replace("-", minus) if isinstance(value, numbers.Real) else str(value)
+    if not isinstance(value, numbers.Real):
+        return str(value)
+    text = f"{value:g}"
+    return (text if len(text) <= 7 else f"{value:.3g}").replace("-", minus)
 
 
 def _live(draw, choices: dict[str, Slider], alt: str, caption: str,

@@ -75,13 +75,6 @@ def steps() -> HTML:
                 "known. The kernels include the next chapter's, which makes H.")
 
 
-def vector_seconds() -> float:
-    """The time of one vector of all tokens of that run, at the speed of the timed copy."""
-    run = STORED["size"]
-    numbers = run["batch"] * run["length"] * run["width"]
-    return 2 * numbers / timed("copy", 65536)["bytes_a_second"]["forward"]
-
-
 def timed(who: str, tokens: int) -> dict:
     """A contender's stored row, at the size with this number of tokens."""
     return next(row for row in TIMED["rows"] if (row["contender"], row["N"]) == (who, tokens))

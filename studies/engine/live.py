@@ -205,7 +205,7 @@ def _dots(shown: Live) -> Figure:
         low, high = axes.get_xlim()
         subs = (1, 3) if high < 100 * low else (1,)
         axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=6))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_major_formatter(FuncFormatter(_tick))
         axes.xaxis.set_minor_locator(NullLocator())
     if shown.title:
         figure.suptitle(shown.title, fontsize=11)
@@ -214,7 +214,7 @@ def _dots(shown: Live) -> Figure:
 
 
 def _curves(shown: Live) -> Figure:
-    figure, axes = subplots(height=3.4)
+    figure, axes = subplots(height=3.7)
     unit, looks = shown.floor or 1.0, _looks(shown.runs)
     for arm, history in shown.runs.items():
         style = looks[arm]
@@ -235,8 +235,17 @@ def _curves(shown: Live) -> Figure:
     axes.set(yscale="log" if shown.log else "linear", xlabel="training steps",
              ylabel=f"{shown.quantity}{' / floor' if shown.floor else ''}",
              title=shown.title)
-    axes.legend(loc="best", fontsize=9)
+    # below, since the names of baselines stand inside
+    figure.legend(loc="outside lower center", ncols=3, fontsize=9)
     return figure
+
+
+def _tick(value: float, _: int) -> str:
+    """A number of a logarithmic axis, as a power of ten where its zeros would fill the axis."""
+    if 1e-3 <= value < 1e5:
+        return f"{value:g}"
+    mantissa, power = f"{value:.0e}".split("e")
+    return f"${'' if mantissa == '1' else mantissa + ' · '}10^{{{int(power)}}}$"
 
 
 def _looks(arms: Iterable[str]) -> dict[str, dict]:
