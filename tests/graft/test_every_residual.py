@@ -2,15 +2,13 @@
 
 import pytest
 import torch
-from shared import ANYWHERE, AS_THEY_ARE, shaken, trained
-from test_every_probe import weighs_features
+from shared import ANYWHERE, AS_THEY_ARE, trained
 from torch import nn
 from torch.testing import assert_close
 
 from geolab.graft import distance_from_plain, graft, reads_other_positions
 from geolab.graft.block import make_residuals
-from geolab.probes import depth_weights, operators_by_layer, states, stream_usage
-from geolab.residuals import REGISTRY
+from geolab.probes import operators_by_layer, states
 
 every_residual = pytest.mark.parametrize("name", sorted(ANYWHERE))
 FROZEN_WRITE = dict(erase=False, normalize=False, beta_fixed=0.5, value="constant")
@@ -167,30 +165,6 @@ def test_the_operators_are_those_of_the_run_with_its_cache(net, name):
     for step, again in zip(found, operators_by_layer(model, network.inputs)):
         for a, b in zip(step, again):
             assert not isinstance(a, torch.Tensor) or torch.equal(a, b)
-
-
-@every_residual
-def test_who_hears_whom_in_a_grafted_llama(net, name):
-    network = net("llama", layers=2)
-    model = shaken(graft(network.model, name, plain=False).eval(), size=0.1)
-    before = network.run(model)
-    if not weighs_features(model, network.inputs):
-        with pytest.raises(ValueError, match=f"with {REGISTRY[name].__name__} it is"):
-            depth_weights(model, network.inputs)
-    else:
-        weights, outputs, inputs = depth_weights(model, network.inputs)
-        assert len(inputs) == 5
-        for a, u in zip(weights, inputs, strict=True):
-            assert ((a * outputs).sum(0) - u).abs().max() <= 2e-6 * u.abs().max()
-    assert torch.equal(before, network.run(model))
-
-
-def test_how_a_grafted_llama_uses_its_streams(net):
-    network = net("llama", layers=2)
-    model = shaken(graft(network.model, "mhc").eval(), size=0.1)  # copies would stay copies
-    usage = stream_usage(model, network.inputs, lambda output: output.logits.square().mean())
-    assert [len(part) for sublayer in usage for part in sublayer] == [4] * 16
-    assert usage[0].change.abs().max() < 1e-6 < usage[1].change.abs().min()
 
 
 def test_states_take_the_first_of_what_a_block_gives(net):

@@ -183,11 +183,10 @@ def test_gradient_checkpointing_runs_a_block_twice_and_gives_the_same_gradients(
     assert len(calls) == 1 + 2
 
 
-@pytest.mark.parametrize("family, name", [("gpt2", "hyper"), ("vit", "mgt")])
-def test_it_compiles(net, family, name):
-    network = net(family, layers=2)
-    model = graft(network.model, name, plain=False)
-    eager = network.run(model)
+def test_it_compiles(net):
+    network = net("vit", layers=2)
+    model = graft(network.model, "mgt", plain=False)
+    eager = network.run(model.eval())
     torch._dynamo.reset()
     y = network.run(torch.compile(model, backend="aot_eager"))
     assert_close(y, eager, rtol=1e-4, atol=1e-4)
@@ -195,8 +194,7 @@ def test_it_compiles(net, family, name):
     assert all(p.grad is not None for key, p in model.named_parameters() if ".residuals." in key)
 
 
-@pytest.mark.parametrize("family, name", [("gpt2", "hyper"), ("llama", "mgt"), ("vit", "mhc"),
-                                          ("encoder", "mhc")])
+@pytest.mark.parametrize("family, name", [("gpt2", "hyper"), ("vit", "mhc"), ("encoder", "mhc")])
 def test_it_trains_under_autocast(net, family, name):
     network = net(family)
     model = graft(network.model, name, plain=False)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from benchmarks import cost
-from geolab.graft import distance_from_plain, graft
+from geolab.graft import distance_from_plain, graft, ungraft
 from geolab.graft.block import make_residuals
 from geolab.graft.rules import OWN
 from studies import ledger
@@ -41,20 +41,16 @@ def run(transformers, monkeypatch, tmp_path):
     return run
 
 
-def test_the_readme_s_ten_lines(run):
+def test_the_code_of_the_readme_and_of_the_page(run):
     section = (ROOT / "README.md").read_text().partition("## In your own network\n")[2]
     block, = python(section.partition("\n## ")[0])
     assert len(block.splitlines()) <= 12
-    names = run([block])
-    assert (names["after"] - names["before"]).abs().max() < 1e-5
-
-
-def test_the_page_s_code(run):
-    names = run([block for block in python(PAGE) if not block.startswith("# mine.py")])
-    assert (names["after"] - names["before"]).abs().max() < 1e-5
-    model, again, tokens = names["model"].eval(), names["again"].eval(), names["tokens"]
+    page = run([block for block in python(PAGE) if not block.startswith("# mine.py")])
+    for names in (run([block]), page):
+        assert (names["after"] - names["before"]).abs().max() < 1e-5
+    model, again, tokens = page["model"].eval(), page["again"].eval(), page["tokens"]
     assert torch.equal(again(tokens).logits, model(tokens).logits)
-    assert len(names["mine"][0].residuals) == 2
+    assert len(page["mine"][0].residuals) == 2
 
 
 def test_a_residual_of_your_own(monkeypatch, capsys, tmp_path):
@@ -73,20 +69,17 @@ def test_a_residual_of_your_own(monkeypatch, capsys, tmp_path):
     assert "seeds=3" in first.stdout and first.stdout == capsys.readouterr().out
 
 
-def test_the_calls_of_the_table(run, transformers):
-    """Those for a trained model start as the plain network, and the others are refused without
-    `plain=False`."""
+def test_the_calls_of_the_table(transformers):
+    """Those for a trained model start plain, the others are refused without `plain=False`."""
     config = transformers.GPT2Config(n_layer=1, n_embd=32, n_head=2, vocab_size=50)
     calls = re.findall(r"^\| `(graft\(.*\))` \| (yes|from scratch only) \|$", PAGE, re.M)
     assert len(calls) == 13
     for call, told in calls:
-        model = transformers.GPT2LMHeadModel(config)
-        if told == "yes":
-            eval(call, {"graft": graft, "model": model})
-        else:
+        names = {"graft": graft, "model": transformers.GPT2LMHeadModel(config)}
+        if told != "yes":
             with pytest.raises(ValueError, match="plain"):
-                eval(call.replace(", plain=False", ""), {"graft": graft, "model": model})
-            eval(call, {"graft": graft, "model": model})
+                eval(call.replace(", plain=False", ""), names)
+        eval(call, names)
 
 
 # ---------------------------------------------------------------- numbers
@@ -111,33 +104,34 @@ def test_the_distances_from_the_plain_start_and_the_new_weights():
                 assert float(number[1]) == round(count / 1e6, 2), (name, options)
 
 
-def kept(model, x):
+def kept(blocks, x):
     """Bytes that autograd keeps of a forward through the blocks, without the parameters."""
-    own, stored = {p.untyped_storage().data_ptr() for p in model.parameters()}, {}
+    own, stored = {p.untyped_storage().data_ptr() for p in blocks.parameters()}, {}
 
     def pack(tensor):
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            stored[storage.data_ptr()] = storage.nbytes(), tensor  # alive, in its place
+        stored[storage.data_ptr()] = storage.nbytes(), tensor  # alive, in its place
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        for block in model.transformer.h:
+        for block in blocks:
             x = block(x)
             x = x[0] if isinstance(x, tuple) else x
-    return sum(size for size, _ in stored.values())
+    return sum(size for place, (size, _) in stored.items() if place not in own)
 
 
 def test_the_memory_that_a_block_keeps(transformers):
-    x = torch.randn(1, 128, 768)
     config = transformers.GPT2Config(n_layer=2, vocab_size=50, resid_pdrop=0, embd_pdrop=0,
                                      attn_pdrop=0, bos_token_id=0, eos_token_id=0)
-    plain = kept(transformers.GPT2LMHeadModel(config), x)
+    x, model = torch.randn(1, 128, 768), transformers.GPT2LMHeadModel(config)
+    plain = kept(model.transformer.h, x)
     for name, told in table("new weights").items():
         for options, text in (({}, r"\| × ([\d.]+)"), ({"streams": 2}, r"two streams × ([\d.]+)")):
             if number := re.search(text, told):
-                model = graft(transformers.GPT2LMHeadModel(config), name, plain=False, **options)
-                assert kept(model, x) / plain == pytest.approx(float(number[1]), abs=0.02), name
+                graft(model, name, plain=False, **options)
+                found = kept(model.transformer.h, x) / plain
+                assert found == pytest.approx(float(number[1]), abs=0.02), name
+                ungraft(model)
 
 
 def test_the_times():

@@ -285,43 +285,17 @@ def test_a_deep_network_is_measured_as_deep_as_it_is():
 
 # ---------------------------------------------------------------- refusals
 
-class Other(nn.Module):
-    """nanoGPT's names, and another forward."""
-
-    def __init__(self):
-        super().__init__()
-        self.ln_1, self.attn = nn.LayerNorm(WIDTH), Mix()
-        self.ln_2, self.mlp = nn.LayerNorm(WIDTH), Mix()
-
-    def forward(self, x):
-        return self.ln_2(x + self.attn(self.ln_1(x)) + self.mlp(x))
-
-
-class Louder(nn.TransformerEncoderLayer):
-    def forward(self, src, *args, **kwargs):
-        return 2 * super().forward(src, *args, **kwargs)
-
-
 class Skips(nn.Sequential):
     def forward(self, x):
         y = self[0](x)
         return self[2](self[1](y + x))  # a skip from outside meets the state
 
 
-class Cache:
-    """It says no length."""
-
-    def update(self, key):
-        pass
-
-
 def blocks(block=Plain):
     return network(block)[0]
 
 
-def covered():
-    """A network of which one block has a forward of its own."""
-    model = blocks()
+def with_forward(model):
     model[1].forward = model[1].forward
     return model
 
@@ -356,25 +330,21 @@ def post_norm(name, **options):
     graft(blocks(PostNorm), name, **options)
 
 
-STACKS = "model must have blocks that graft knows"
 REFUSED = [  # a call, and how its message begins
     # models
     (lambda: graft(torch.compile(blocks()), "mhc"), "model must be grafted before it is wrapped"),
-    (lambda: graft(blocks(PostNorm), "mhc"), rf"{STACKS} \(.*GPT2Block.*\), got Sequential with "
-                                             "PostNorm; geolab.graft.rule tells it"),
+    (lambda: graft(blocks(PostNorm), "mhc"), r"model must have blocks that graft knows "
+     r"\(.*GPT2Block.*\), got Sequential with PostNorm; geolab.graft.rule tells it"),
     (lambda: graft(Mix(), "mhc"), "model must have blocks .* got Mix with no list of blocks"),
-    (lambda: graft(nn.Sequential(Louder(WIDTH, 2, batch_first=True, norm_first=True)), "mhc"),
-     STACKS),
     (lambda: graft(graft(blocks(), "mhc"), "mhc"), "model must not be grafted yet"),
     (lambda: graft(nn.Sequential(*(nn.Sequential(Plain()) for _ in range(3))), "mhc"),
      "the blocks of a stack must have one parent, got 3"),
-    (lambda: graft(covered(), "mhc"), "the forward of Plain must be that of its class"),
+    (lambda: graft(with_forward(blocks()), "mhc"), "the forward of Plain must be that of its cl"),
     *((lambda only=only: graft(nn.ModuleDict({"a": blocks(), "b": blocks()}), "mhc", only=only),
        "only must be a list of names among 'a', 'b', got") for only in ("a", ["c"])),
     (lambda: ungraft(blocks()), "model must be grafted"),
     (lambda: new_parameters(blocks()), "model must have residuals with parameters"),
     # rules
-    (lambda: graft(blocks(Other), "mhc"), "the rule of Other must compute what its forward does"),
     (lambda: with_rule(Plain, lambda b: [(b.norm, lambda x: b.nothing(x)), (b.norm, b.other)]),
      "the rule of Plain must run where its forward does"),
     (lambda: with_rule(Plain, lambda b: [(b.norm, b.mix), (b.norm, b.other)]),
@@ -401,7 +371,8 @@ REFUSED = [  # a call, and how its message begins
      "x of a grafted .* got a nested tensor"),
     (lambda: graft(blocks(), "mhc")[1](torch.randn(2, 5, WIDTH)), "a grafted Plain must get the "
      r"state .*\(4, 16\), got shape \(2, 5, 16\): graft hands states"),
-    (lambda: with_cache(Cache()), "cache must be None: DeltaMatrix reads other positions"),
+    (lambda: with_cache(type("Cache", (), {"update": None})()),
+     "cache must be None: DeltaMatrix reads other positions"),
     *((lambda cache=cache: with_cache(cache), "use_cache must be False: .* cache holds 4 positions")
       for cache in ((torch.zeros(1, 2, 4, 8),), {"k": torch.zeros(1, 2, 4, 8)})),
     (lambda: without(slice(2)), "0 must have all its .* without the last one"),
