@@ -126,7 +126,7 @@ PAPERS = {
     "edited": (Paper({}, change=edited), NONE),
     "kernel": (Paper(RIGHT, change=other_kernel), ALL),
     "bom": (Paper(RIGHT, change="utf-8-sig"), ALL),
-    "latin": (Paper(RIGHT, before="word = 'é'", change="latin-1"), ALL),
+    "latin": (Paper(RIGHT, before="word = 'é\x81'", change="latin-1"), ALL),
     "slow": (Paper(RIGHT | {FLOW: f"def {FLOW}(x, t, u):\n    while True:\n        pass"}),
              ALL | {FLOW: 0.0}),
     **{name: (Paper({}, after=code), NONE) for name, code in HOSTILE.items()},
