@@ -173,29 +173,15 @@ def together(folder: Path):
     train(at(7, die) if here else TASK, checkpoint=folder / "killed", save_every=3)
 
 
-def long(folder: Path):
-    def ready(loss):
-        (folder / f"ready {rank()}").touch()
-        return loss
-    budget = replace(BUDGET, steps=100_000)
-    train(at(5, ready), budget=budget, checkpoint=folder / "run", save_every=10**6)
-
-
 # ---------------------------------------------------------------- what is expected of them
 
-def start(scenario, folder):
-    torchrun = [sys.executable, "-m", "torch.distributed.run",
-                "--standalone", "--nproc-per-node", "2"]
+def run(folder):
+    """What torchrun says of two processes that run this file, and how it ends."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+               "2", __file__, str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen([*torchrun, __file__, scenario, str(folder)], stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True, env=environment)
-
-
-def finish(process, seconds=600):
-    try:
-        return process.communicate(timeout=seconds)[0]
-    finally:
-        process.kill()
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
+    return done.stdout + done.stderr, done.returncode
 
 
 @pytest.fixture(scope="module")
@@ -210,10 +196,9 @@ def folder(tmp_path_factory):
     for number in range(9):
         text = f"{number} is the number of this one. " * (number + 1)
         (folder / "texts" / f"{number}.txt").write_text(text)
-    process = start("together", folder)
-    output = finish(process)
+    output, code = run(folder)
     assert (folder / "0.json").exists(), output
-    assert process.returncode != 0 and "SIGKILL" in output
+    assert code != 0 and "SIGKILL" in output
     # without torchrun the other process would wait for half an hour
     assert time.time() - (folder / "died").stat().st_mtime < 600
     return folder
@@ -255,16 +240,19 @@ def test_two_processes_train_as_one(found, name):
 
 @pytest.mark.parametrize("name", RESUMED)
 def test_what_two_began_one_finishes(found, folder, alone, name):
+    """After an interruption of one of them, and after a loss in one that isn't finite."""
     assert "stopped after step 6 of 10, saved to" in found[0][f"{name}, interrupted"]
-    assert_close(finished(folder / f"two {name}"), alone, rel=1e-11)
-
-
-@pytest.mark.parametrize("name", RESUMED)
-def test_a_loss_that_is_not_finite_in_one_stops_both(found, folder, alone, name):
     assert found[0][f"{name}, not a number"].startswith("loss is nan at step 4 of 10")
     saved = torch.load(folder / f"nan {name}", weights_only=True)
     assert len(saved["history"]["train_loss"]) == 3
-    assert_close(finished(folder / f"nan {name}"), alone, rel=1e-11)
+    for path in (folder / f"two {name}", folder / f"nan {name}"):
+        assert_close(finished(path), alone, rel=1e-11)
+
+
+def test_a_killed_process_ends_the_job_and_no_checkpoint(folder, alone):
+    saved = torch.load(folder / "killed", weights_only=True)
+    assert len(saved["history"]["train_loss"]) == 6
+    assert_close(finished(folder / "killed"), alone, rel=1e-11)
 
 
 def test_a_stream_is_read_by_two_as_by_one(found, folder):
@@ -275,20 +263,9 @@ def test_a_stream_is_read_by_two_as_by_one(found, folder):
     assert_close(resumed, alone, rel=1e-11)
 
 
-def test_a_checkpoint_of_shards_is_that_of_whole_tensors(folder):
-    plain, sharded = (torch.load(folder / f"two {name}", weights_only=True) for name in RESUMED)
-    assert plain["options"] == sharded["options"]
-    assert plain["optimizer"].pop("param_groups") == sharded["optimizer"].pop("param_groups")
-    for kind in ("model", "optimizer"):
-        torch.testing.assert_close(plain[kind], sharded[kind], rtol=1e-9, atol=1e-12)
-
-
-def test_each_process_drops_other_features(found):
+def test_each_process_drops_other_features_and_waits_for_the_checkpoint(found):
     assert sum(found[0]["dropped"]) > 0 and sum(found[1]["dropped"]) > 0
     assert found[0]["dropped"] != found[1]["dropped"]
-
-
-def test_no_process_goes_on_before_the_checkpoint_is_there(found):
     assert found[0]["saved"] and found[1]["saved"]
 
 
@@ -301,31 +278,15 @@ def test_half_precision_differs_by_its_rounding(found, name):
     torch.testing.assert_close(two, one, rtol=1e-3, atol=0)
 
 
-def test_two_processes_refuse_by_name(found):
-    assert found[0]["batch"] == ("batch must be divisible by processes times accumulate, "
-                                 "got batch 7, 2 processes and accumulate 1")
-    assert found[0]["micro-batch"].endswith("got batch 8, 2 processes and accumulate 3")
-    assert found[0]["validation"] == ("validation needs an example per process, "
-                                      "got 1 for 2 processes")
-    assert found[0]["unseen"].endswith("must be on a disk that all processes see, "
-                                       "got one that 1 of 2 see")
-
-
-def test_a_killed_process_ends_the_job_and_no_checkpoint(folder, alone):
-    saved = torch.load(folder / "killed", weights_only=True)
-    assert len(saved["history"]["train_loss"]) == 6
-    assert_close(finished(folder / "killed"), alone, rel=1e-11)
-
-
-def test_torchrun_terminated_saves_a_whole_step(tmp_path):
-    process = start("long", tmp_path)
-    while process.poll() is None and len(list(tmp_path.glob("ready *"))) < 2:
-        time.sleep(0.1)
-    process.terminate()
-    output = finish(process)
-    assert process.returncode != 0 and "saved to" in output
-    history = torch.load(tmp_path / "run", weights_only=True)["history"]
-    assert f"stopped after step {len(history['train_loss'])} of 100000" in output
+@pytest.mark.parametrize("what, message", [
+    ("batch", "batch must be divisible by processes times accumulate, got batch 7, 2 processes and "
+              "accumulate 1"),
+    ("micro-batch", "batch must be divisible by processes times accumulate, got batch 8, 2 "
+                    "processes and accumulate 3"),
+    ("validation", "validation needs an example per process, got 1 for 2 processes"),
+    ("unseen", "must be on a disk that all processes see, got one that 1 of 2 see")])
+def test_two_processes_refuse_by_name(found, what, message):
+    assert found[0][what].endswith(message)
 
 
 # ---------------------------------------------------------------- one process
@@ -351,25 +312,16 @@ def test_precision_is_part_of_a_run(tmp_path):
     assert said.startswith("checkpoint") and "its precision is float32, asked for bfloat16" in said
 
 
-@pytest.mark.parametrize("options, message", [
-    ({"precision": "float16"}, "precision must be one of 'float32', 'bfloat16', got 'float16'"),
-    ({"accumulate": 0}, "accumulate must be at least 1, got 0")])
-def test_an_engine_refuses_by_name(options, message):
-    with pytest.raises(ValueError, match=message):
-        Engine(**options)
-
-
 def test_one_process_has_nobody_to_share_with():
     assert (rank(), world(), join("cpu")) == (0, 1, torch.device("cpu"))
     assert "torchrun --nproc-per-node" in refused(ValueError, engine=Engine(shard=True))
-
-
-def test_a_parameter_without_an_axis_is_refused_before_it_is_split():
     network = model().double()
-    network.trunk.layers[0].scale = nn.Parameter(torch.tensor(1.0))
+    network.trunk.layers[0].scale = nn.Parameter(torch.tensor(1.0))  # has no axis to split
     said = refused(ValueError, network=network, engine=Engine(shard=True))
     assert said.startswith("shard needs parameters with an axis to split")
     assert said.endswith("got none in trunk.layers.0.scale")
+    with pytest.raises(ValueError, match="^precision must be one of 'float32', 'bfloat16'"):
+        Engine(precision="float16")
 
 
 if __name__ == "__main__":
@@ -377,5 +329,5 @@ if __name__ == "__main__":
     if "GEOLAB_STANDIN" in os.environ:
         import_module("conftest")  # it applies the stand-in of the process that started this one
     join()
-    {"together": together, "long": long}[sys.argv[1]](Path(sys.argv[2]))
+    together(Path(sys.argv[1]))
     dist.destroy_process_group()

@@ -148,14 +148,9 @@ def test_modules_import_each_other_in_no_circle():
 
 # ---------------------------------------------------------------- what an import loads
 
-def test_an_operator_is_imported_without_widgets_and_without_what_stands_above_it(fresh):
-    loaded = fresh["geolab.operators"]
-    rooms = {name.split(".")[1] for name in loaded if name.startswith("geolab.")}
-    assert rooms <= {"operators", *ROOMS["operators"].split()}
-    assert not WIDGETS & set(loaded)
-
-
 @pytest.mark.parametrize("name, kept_out", [
+    ("geolab.operators", (*WIDGETS, *(f"geolab.{room}" for room in ROOMS if room not in (
+        "operators", *ROOMS["operators"].split())))),
     ("geolab.graft", ("transformers", "timm", "torchvision", "matplotlib", "torch._dynamo")),
     ("studies.engine.results", ("geolab.models",)), ("studies.engine.live", ("geolab.models",))])
 def test_an_import_leaves_out_what_is_loaded_later_or_never(fresh, name, kept_out):

@@ -33,7 +33,6 @@ CHAPTER = {"metadata": {"kernelspec": {"name": "python3", "display_name": "Pytho
                             "\n\n<!-- The solution ends here. -->")]]}
 RIGHT = {check.name: check.answer for check in OF.every}
 ENDS, SPREADS, FLOW, QUIZ = RIGHT
-FEW = {ENDS: RIGHT[ENDS]}
 LIMITS = Limits(cell=3, total=40, memory=1.5)
 WALLS = not stand([ROOT / "classes"])  # some machines allow none
 HOSTILE = {
@@ -43,13 +42,6 @@ HOSTILE = {
     "equal": "class Same(float):\n    __eq__ = lambda *a: True\n    __hash__ = None\n"
              "    __abs__ = __sub__ = __round__ = lambda *a: 0\n"
              f"{ENDS} = [Same(7)] * 3\n{SPREADS} = Same(7)\n{QUIZ} = ['b'] * 3",
-    "reader": "import os, glob\nfound = ''\nfor path in PATHS:\n"
-              "    for name in glob.glob(path + '/**', recursive=True):\n        try:\n"
-              "            found += open(name).read()\n        except OSError:\n            pass\n"
-              "if found:\n    exec(RIGHT)",
-    "vandal": "import os, glob\nfor path in PATHS:\n"
-              "    for name in glob.glob(path + '/**', recursive=True):\n        try:\n"
-              "            open(name, 'w').write('')\n        except OSError:\n            pass",
     "forger": "import os, json\nfor pipe in range(3, 20):\n    try:\n"
               "        os.write(pipe, (json.dumps({'answers': {name: {'value': 1} for name in "
               "'abc'}}) + '\\n').encode())\n    except OSError:\n        pass",
@@ -65,7 +57,6 @@ STOPPED = {  # what each does to its own process; the other answers still count
              "        os.write(pipe, b'x' * 9_000_000)\n    except OSError:\n        pass",
 }
 HARMLESS = {
-    "star": "from numpy import *",
     "printer": "print('x' * 9_000_000)",
     "hungry": "hog = bytearray(3_000_000_000)",
     "forker": "import os\nfor _ in range(200):\n    if not os.fork():\n        os._exit(0)",
@@ -126,11 +117,8 @@ WRONG = {check.name: check.mistakes[0] for check in OF.checks} | {QUIZ: f"{QUIZ}
 UNREAD = {"noJSON": b"This is no notebook.", "nocells": b'{"cells": 3}', "empty file": b"",
           "other": b'{"cells": [{"cell_type": "code", "source": "1", "metadata": {}}]}',
           "deep": b"[" * 100_000}
-if not WALLS:  # such a machine can't keep a program in, and grading refuses: see below
-    del HOSTILE["reader"], HOSTILE["vandal"]
 PAPERS = {
     "right": (Paper(RIGHT), ALL), "wrong": (Paper(WRONG), NONE), "empty": (Paper({}), NONE),
-    "partly": (Paper(FEW), NONE | {ENDS: 1.0}),
     "colab": (Paper(RIGHT, name=f"Copy of {NAME}.ipynb"), ALL),
     "copied": (Paper(RIGHT, change=copied), ALL), "old": (Paper(RIGHT, change=old), ALL),
     "gone": (Paper(RIGHT, change=without(ENDS, SPREADS)), ALL),
@@ -138,26 +126,23 @@ PAPERS = {
     "edited": (Paper({}, change=edited), NONE),
     "kernel": (Paper(RIGHT, change=other_kernel), ALL),
     "bom": (Paper(RIGHT, change="utf-8-sig"), ALL),
-    "latin": (Paper(RIGHT, before="word = 'é'", change="latin-1"), ALL),
+    "latin": (Paper(RIGHT, before="word = 'é\x81'", change="latin-1"), ALL),
     "slow": (Paper(RIGHT | {FLOW: f"def {FLOW}(x, t, u):\n    while True:\n        pass"}),
              ALL | {FLOW: 0.0}),
     **{name: (Paper({}, after=code), NONE) for name, code in HOSTILE.items()},
-    **{name: (Paper(RIGHT, before=code), ALL) for name, code in STOPPED.items()},
-    **{name: (Paper(RIGHT, before=code), ALL) for name, code in HARMLESS.items()},
+    **{name: (Paper(RIGHT, before=code), ALL) for name, code in (STOPPED | HARMLESS).items()},
 }
 
 
-def handed_in(paper: Paper, handed: str, paths: list[str]) -> bytes:
+def handed_in(paper: Paper, handed: str) -> bytes:
     book = json.loads(handed)
     for cell in book["cells"]:
         name = name_of(cell).removesuffix("-answer")
         if name in paper.answers and name_of(cell).endswith("-answer"):
             cell["source"] = paper.answers[name]
-    known = f"PATHS, RIGHT = {paths!r}, {chr(10).join(RIGHT.values())!r}\n"
     for place, code in ((2, paper.before), (len(book["cells"]), paper.after)):
         if code:
-            source = code if code.startswith("%") or place == 2 else known + code
-            book["cells"].insert(place, {"cell_type": "code", "source": source, "metadata": {},
+            book["cells"].insert(place, {"cell_type": "code", "source": code, "metadata": {},
                                          "outputs": [], "execution_count": None})
     if callable(paper.change):
         paper.change(book)
@@ -179,7 +164,7 @@ def term(tmp_path_factory):
     save(OF, out / f"keys/{NAME}.json")
     class_kit.release([NAME], out)
     handed = (out / f"release/{NAME}/{NAME}.ipynb").read_text()
-    files = {student: (paper.name, handed_in(paper, handed, [str(out)]))
+    files = {student: (paper.name, handed_in(paper, handed))
              for student, (paper, _) in PAPERS.items()}
     files |= {student: (f"{NAME}.ipynb", data) for student, data in UNREAD.items()}
     for student, (name, data) in files.items():
@@ -197,13 +182,6 @@ def term(tmp_path_factory):
     return out, {result.name: result for result in results}
 
 
-def test_students_get_no_answer(term):
-    out, _ = term
-    handed = (out / f"release/{NAME}/{NAME}.ipynb").read_text()
-    assert "A solution in words" not in handed and "SOLUTION" not in handed
-    assert "math.cos" not in handed
-
-
 @pytest.mark.parametrize("student", PAPERS)
 def test_each_gets_what_the_answers_deserve(term, student):
     out, results = term
@@ -214,24 +192,16 @@ def test_each_gets_what_the_answers_deserve(term, student):
     assert found == deserved, results[student].line
 
 
-@pytest.mark.parametrize("student", UNREAD)
-def test_what_cannot_be_read_has_no_mark_and_is_named(term, student):
+def test_marks_hold_what_was_set_and_what_cannot_be_read_has_none(term):
     out, results = term
-    assert results[student].notebook is None and results[student].notes
-    rows = list(csv.DictReader((out / "grades.csv").open(encoding="utf-8")))
-    row = next(row for row in rows if row["id"] == student)
-    assert all(not row[column] for column in row if column.startswith(NAME))
-    with opened(out).gradebook as book:
-        assert not book.student_submissions(student)
-
-
-def test_marks_hold_what_was_set_and_no_more(term):
-    out, _ = term
     rows = {row["id"]: row for row in csv.DictReader((out / "grades.csv").open(encoding="utf-8"))}
     assert set(rows) == {*PAPERS, *UNREAD, "absent"}
     assert rows["right"]["name"] == "The right" and rows["right"]["email"] == "right@school"
     assert rows["right"][f"{NAME} {ENDS}"] == "1" and rows["wrong"][f"{NAME} {ENDS}"] == "0"
-    assert {rows["absent"][column] for column in rows["absent"] if NAME in column} == {""}
+    for one in ("absent", *UNREAD):
+        assert {rows[one][column] for column in rows[one] if NAME in column} == {""}, one
+    for one in UNREAD:
+        assert results[one].notebook is None and results[one].notes, one
     assert not [column for column in rows["right"] if column[:2].isdigit() and NAME not in column]
     with (out / "grades-canvas.csv").open(encoding="utf-8") as file:
         head, most, *_ = csv.reader(file)
@@ -239,8 +209,10 @@ def test_marks_hold_what_was_set_and_no_more(term):
     assert most[0].strip() == "Points Possible" and most[-1] == "7"
 
 
-def test_feedback_says_what_is_right_and_what_is_wrong(term):
+def test_students_get_no_answer_and_feedback_says_what_is_right_and_what_is_wrong(term):
     out, _ = term
+    handed = (out / f"release/{NAME}/{NAME}.ipynb").read_text()
+    assert not any(said in handed for said in ("A solution in words", "SOLUTION", "math.cos"))
     right, wrong = ((out / f"feedback/{one}/{NAME}/{NAME}.html").read_text()
                     for one in ("right", "wrong"))
     assert f"{SPREADS} is right." in right and f"{SPREADS} is right." not in wrong
@@ -264,17 +236,13 @@ my_view = [net, len(processes), len(files), os.getppid()]
 
 
 def test_nothing_is_seen_through_the_walls(term):
-    """Neither the network, nor a process, nor the course, nor classes/; else grading refuses."""
+    """Neither the network, nor a process, nor the course, nor classes/."""
     out, _ = term
-    if not WALLS:
-        with pytest.raises(SystemExit, match="no walls can be built"):
-            grade.grade(out, NAME, ["right"])
-        return
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         paths = [str(out), str(ROOT / "classes"), str(ROOT / "tests")]
         seen = SEEN.replace("PORT", str(port)).replace("PATHS", repr(paths))
-        for walls in (True, False):
+        for walls in (True, False) if WALLS else (False,):
             with process_of([out], LIMITS, walls) as process:
                 view = process.answers([(0, seen)], ["my_view"])[0]["my_view"]["value"]
             assert (view == [0, 0, 0, 0]) is walls, view
@@ -283,7 +251,7 @@ def test_nothing_is_seen_through_the_walls(term):
 def test_without_walls_grading_refuses_unless_told(term, monkeypatch):
     out, _ = term
     monkeypatch.setattr(grade, "stand", lambda hidden: "unshare is refused")
-    with pytest.raises(SystemExit, match="unshare is refused.*--no-walls"):
+    with pytest.raises(SystemExit, match="no walls can be built.*unshare is refused.*--no-walls"):
         grade.grade(out, NAME, ["right"])
 
 

@@ -5,18 +5,16 @@ import json
 import pytest
 import torch
 
-from geolab.models.pretrained import without_foreign_torchvision
-from leaderboard import Entry, Scaled, baselines, cut, losses, read, table, tied
+from leaderboard import Entry, baselines, cut, losses, read, table
 
 COUNT = 6
+WHOLE = Entry("all", list(range(COUNT)), [1.0] * COUNT)
 
 
 @pytest.fixture(scope="module")
-def model():
-    with without_foreign_torchvision():
-        from transformers import LlamaConfig, LlamaForCausalLM
+def model(transformers):
     torch.manual_seed(0)
-    return LlamaForCausalLM(LlamaConfig(
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(
         vocab_size=50, hidden_size=16, intermediate_size=32, num_hidden_layers=COUNT,
         num_attention_heads=2, initializer_range=0.5)).eval()
 
@@ -27,63 +25,41 @@ def texts():
     return [torch.randint(50, (1, 12), generator=draw) for _ in range(3)]
 
 
-def whole(scales: float = 1.0) -> Entry:
-    return Entry("all", list(range(COUNT)), [scales] * COUNT)
-
-
-def test_the_whole_network_scores_what_it_scores_alone(model, texts):
+def test_a_score_is_that_of_the_network_so_cut_which_stays_what_it_was(model, texts):
     alone = [torch.nn.functional.cross_entropy(model(text).logits[0, 1:-1], text[0, 2:]).item()
              for text in texts]
-    assert losses(model, whole(), texts) == pytest.approx(alone, rel=1e-5)
-
-
-def test_a_block_of_scale_zero_is_a_block_left_out(model, texts):
-    without = Entry("five", [0, 1, 2, 4, 5], [1.0] * 5)
-    muted = Entry("muted", list(range(COUNT)), [1.0, 1.0, 1.0, 0.0, 1.0, 1.0])
-    found = losses(model, without, texts)
-    assert losses(model, muted, texts) == pytest.approx(found, rel=1e-5)
-    assert found != pytest.approx(losses(model, whole(), texts), rel=1e-5)
-
-
-def test_the_network_is_afterwards_as_before(model, texts):
-    before, layers = losses(model, whole(), texts), model.model.layers
-    losses(model, Entry("two", [3, 3], [2.0, -1.0]), texts)
+    assert losses(model, WHOLE, texts) == pytest.approx(alone, rel=1e-5)
+    layers, kept = model.model.layers, [0, 1, 2, 4, 5]
+    found = losses(model, Entry("five", kept, [1.0] * 5), texts)
     assert model.model.layers is layers and model.config.num_hidden_layers == COUNT
-    assert losses(model, whole(), texts) == before
-
-
-def test_a_scale_multiplies_what_a_block_adds():
-    x = torch.randn(2, 3)
-    assert torch.allclose(Scaled(torch.nn.Tanh(), 0.5)(x), x + 0.5 * (x.tanh() - x))
+    assert losses(model, WHOLE, texts) == pytest.approx(alone, rel=1e-5)
+    muted = Entry("muted", list(range(COUNT)), [1.0, 1.0, 1.0, 0.0, 1.0, 1.0])
+    assert losses(model, muted, texts) == pytest.approx(found, rel=1e-5)
+    assert found != pytest.approx(alone, rel=1e-5)
 
 
 @pytest.mark.parametrize("text, said", [
     ("print('mine')", "isn't a JSON file"), ("[1, 2]", "isn't a JSON file"),
-    ('{"team": "a", "blocks": [0, 1, 2, 3, 4, 5]}', "1 to 5 numbers from 0 to 5"),
-    ('{"team": "a", "blocks": [6]}', "1 to 5 numbers"), ('{"team": "a", "blocks": []}', "1 to 5"),
-    ('{"team": "a", "blocks": [true]}', "1 to 5"), ('{"team": "a", "blocks": "01"}', "1 to 5"),
-    ('{"team": "a", "blocks": [0], "scales": [NaN]}', "scales must be"),
-    ('{"team": "a", "blocks": [0], "scales": [1, 1]}', "scales must be"),
-    ('{"team": "a", "blocks": [0], "scales": [1e9]}', "scales must be")])
+    *((f'{{"team": "a", "blocks": {blocks}}}', "1 to 5 numbers from 0 to 5")
+      for blocks in ("[0, 1, 2, 3, 4, 5]", "[6]", "[]", "[true]", '"01"')),
+    *((f'{{"team": "a", "blocks": [0], "scales": {scales}}}', "scales must be")
+      for scales in ("[NaN]", "[1, 1]", "[1e9]"))])
 def test_a_wrong_file_is_named(tmp_path, text, said):
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(ValueError, match=said):
         read(tmp_path / "a.json", COUNT)
 
 
-def test_a_right_file_is_read(tmp_path):
-    (tmp_path / "a.json").write_text(json.dumps({"team": "Ä", "blocks": [5, 0], "scales": [1, 2]}))
-    assert read(tmp_path / "a.json", COUNT) == Entry("Ä", [5, 0], [1.0, 2.0])
-
-
-def test_baselines_keep_to_the_rule():
-    found = {entry.team: entry.blocks for entry in baselines(30)}
-    assert len(found.pop("the whole network")) == 30
-    assert all(len(set(blocks)) == 25 for blocks in found.values())
+def test_a_right_file_is_read_and_so_are_the_baselines(tmp_path):
+    for team, blocks, scales in (("Ä", [5, 0], [1, 2]), *(entry for entry in baselines(COUNT)
+                                                         if len(entry.blocks) < COUNT)):
+        data = {"team": team, "blocks": blocks, "scales": scales}
+        (tmp_path / "a.json").write_text(json.dumps(data))
+        assert read(tmp_path / "a.json", COUNT) == Entry(team, blocks, list(map(float, scales)))
+        assert len(set(blocks)) == (2 if team == "Ä" else 5)
 
 
 def test_equal_teams_share_a_rank():
-    assert tied([1.0, 2.0, 3.0], [1.1, 1.9, 3.0]) and not tied([1.0, 2.0, 3.0], [2.0, 3.0, 4.1])
     rows = table({"Cy": (4, [2.0, 3.0, 4.1]), "Ann": (4, [1.0, 2.0, 3.0]),
                   "Bo": (4, [1.1, 1.9, 3.1]), "baseline: x": (4, [1.5, 2.5, 3.5])}).splitlines()
     assert [row.split(" | ")[0] + row.split(" | ")[1] for row in rows[2:]] == [

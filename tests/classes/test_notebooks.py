@@ -8,10 +8,9 @@ from nbgrader.preprocessors import ClearHiddenTests, ClearSolutions
 from traitlets.config import Config
 
 from class_notebooks import ROOT, notebook, parts
-from class_questions import Check, Session, quiz_text, session
+from class_questions import Check, Session, quiz_text
 from class_text import Plain
 
-CHAPTERS = sorted(ROOT.glob("notebooks/*.ipynb"))
 CLEARING = Config({"ClearSolutions": {"code_stub": {"python": ""}, "text_stub": "*Your answer.*"}})
 EXERCISE = ('<div class="exercise" id="ex-{0}">\n\n**Exercise 1.1 ({0}).**\n\nWhat is {0}?\n\n'
             "</div>\n\n")
@@ -37,10 +36,8 @@ def released(of: Session, stored: dict):
     return made
 
 
-def pieces(text: str) -> set[str]:
-    """Sentences and lines of code that are long enough to give something away."""
-    found = re.split(r"\n|(?<=[.?!])\s", text)
-    return {piece.strip() for piece in found if len(piece.strip()) > 30}
+def grades(made) -> list[str | None]:
+    return [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in made.cells]
 
 
 SMALL = Session("small", [
@@ -63,28 +60,32 @@ def test_solutions_are_found_by_their_marks(sources):
     made = released(SMALL, chapter(*sources))
     text = "\n".join(cell.source for cell in made.cells)
     assert "SECRET" not in text and "secret" not in text and "<!--" not in text
-    kinds = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in made.cells]
+    kinds = grades(made)
     assert kinds.index("ex-one") < kinds.index("my_sum-answer") < kinds.index("my_sum")
     after = next(k for k, cell in enumerate(made.cells) if cell.source == "## After")
     assert kinds.index("my_sum") < after < kinds.index("my_lost")   # its exercise is gone
     assert made.cells[0].source == "# Title" and made.cells[1].source == "import math"
 
 
-@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
-def test_no_solution_is_left(path):
-    stored, of = json.loads(path.read_text()), session(path.stem)
+def pieces(text: str) -> set[str]:
+    """Sentences and lines of code that are long enough to give something away."""
+    found = re.split(r"\n|(?<=[.?!])\s", text)
+    return {piece.strip() for piece in found if len(piece.strip()) > 30}
+
+
+def test_no_solution_is_left(session):
+    stored = json.loads((ROOT / f"notebooks/{session.name}.ipynb").read_text())
     solved, told = set(), set()
     for label, part in parts(stored["cells"]):
         text = Plain(stored)(part) if isinstance(part, str) else "".join(part["source"])
         (solved if label else told).update(pieces(text))
-    made = released(of, stored)
+    made = released(session, stored)
     left = "\n".join(cell.source for cell in made.cells)
     assert solved and not (solved - told) & pieces(left)
     assert "For the teacher" not in left and "SOLUTION" not in left
     assert not re.search(r"\]\([^):]*(#|\.ipynb|\.md)", left), "a link into the book is left"
-    grades = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in made.cells]
-    assert {check.name for check in of.checks} | {"my_quiz"} <= set(grades)
-    ids = [name for name in grades if name]
+    ids = [name for name in grades(made) if name]
+    assert {*(check.name for check in session.checks), "my_quiz"} <= set(ids)
     assert len(set(ids)) == len(ids)
 
 

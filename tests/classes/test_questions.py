@@ -1,52 +1,107 @@
-"""A question's numbers come from a class's seed, and a test's inputs from a seed of their own."""
+"""Every question of every session: a right answer passes, a wrong one fails, and none is told."""
 
+import json
 import re
+from contextlib import redirect_stdout
+from io import StringIO
 
 import pytest
 import torch
 
-from class_questions import ROOT, Check, save, saved
+from class_checks import check_answer
+from class_notebooks import HELPER, ROOT, names_of, parts
+from class_questions import Check, save, saved
 from class_questions import session as read
 
+CHAPTERS = sorted(path.stem for path in ROOT.glob("notebooks/*.ipynb"))
 SHORT = ("02", "05", "09", "19")  # the sessions of the short course, which are drawn whole
-SEEDS = ("", "one class", "another")
+# what a student's cell may bind, by a star import or by hand
+REBOUND = ("from numpy import *", "from torch import *", "from sympy import *",
+           "round = len = 3", "list = float = tuple = 0.5", "math = hashlib = None",
+           "name = answer = hint = 'x'",
+           "isinstance = str = print = enumerate = range = all = abs = sum = max = 0")
 
 
-def entries(of: Check, code: str) -> list:
-    """What a piece of code gives as the answer, in steps."""
-    space = {}
-    exec(code, space)
-    given = space[of.name]
-    given = given if isinstance(given, list) else [given]
-    return [value if isinstance(value, str) else round(float(value) / step)
-            for value, step in zip(given, of.steps)]
-
-
-def passes(of: Check, given: str, seeds: range, after: str = "") -> bool:
-    """Whether an answer passes the question's test on draws from the seeds."""
-    space = {"torch": torch}
+def passes(of, given: str, after: str = "") -> bool:
+    """Whether the check and the hidden draws let an answer pass, after which other code has run."""
+    space = {"torch": torch}  # as every chapter imports it
+    exec(HELPER, space)
     exec(given, space)
     exec(after, space)
-    try:
-        for seed in seeds:
-            exec(of.test, {of.name: space[of.name], "seed": seed})
-    except Exception:  # a test that raises anything gives no point
-        return False
-    return True
+    said, found = StringIO(), []
+    hidden = [{of.name: space.get(of.name), "seed": seed} for seed in range(1000, 1003) if of.test]
+    for code, names in ((of.code(), space), *((of.test, names) for names in hidden)):
+        try:
+            with redirect_stdout(said):
+                exec(code, names)
+            found.append(True)
+        except Exception:  # what raises anything doesn't call the answer right
+            found.append(False)
+    found[0] = said.getvalue() == f"{of.name} is right.\n"
+    assert len(set(found)) == 1, f"{of.name}: the check and the grading differ on {given}"
+    return found[0]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_wrong_answers_are_wrong_whatever_the_numbers_are(session, seed):
-    for of in read(session.name, seed).checks:
-        if of.test:
-            assert passes(of, of.answer, range(1000, 1003)), of.name
-            assert not any(passes(of, wrong, range(1000, 1003)) for wrong in of.mistakes), of.name
-            continue
-        right = entries(of, of.answer)
-        for wrong in of.mistakes:
-            given = entries(of, wrong)
-            near = [a == b if isinstance(a, str) else abs(a - b) <= 1 for a, b in zip(given, right)]
-            assert len(given) == len(right) and not all(near), f"{of.name}: {wrong}"
+# ---------------------------------------------------------------- laws over the sessions
+
+@pytest.mark.parametrize("seed, after", [("", ""), ("one class", ""), ("another", ""),
+                                         *(("", after) for after in REBOUND)])
+def test_right_passes_and_wrong_and_empty_fail_whatever_a_cell_binds(session, seed, after):
+    for of in read(session.name, seed).every:
+        if after and "def " in of.answer:
+            continue  # its own code reads what the cell binds anew
+        assert passes(of, f"{of.begun}\n{of.answer}", after), of.name
+        assert not passes(of, of.begun, after), f"{of.name}: empty"
+        for wrong in of.mistakes[:1] if after else of.mistakes:
+            assert not passes(of, wrong, after), f"{of.name}: {wrong}"
+
+
+def test_a_session_of_every_chapter_asks_and_tells_no_answer(session):
+    assert session.name in CHAPTERS
+    assert len(list((ROOT / "classes").glob("*.yml"))) == len(CHAPTERS)
+    assert len(session.checks) >= 2
+    for of in session.checks:
+        assert len(of.wrong) >= 2
+        last = of.answer.strip().splitlines()[-1].strip()
+        assert last not in of.code() and last not in of.begun
+
+
+def test_names_are_the_students_own(session):
+    chapter = json.loads((ROOT / f"notebooks/{session.name}.ipynb").read_text())
+    used = set().union(*(names_of("".join(part["source"])) for _, part in parts(chapter["cells"])
+                         if not isinstance(part, str)))
+    names = [of.name for of in session.checks]
+    assert len(set(names)) == len(names) and all(name.startswith("my_") for name in names)
+    assert not used & {*names, "check_answer", "scrambled", "spellings"}
+
+
+def test_each_question_of_the_quiz_has_one_right_answer_in_no_fixed_place(session):
+    assert len(session.quiz) == len(session.letters) >= 3
+    assert len(set(session.letters)) > 1
+    for question in session.quiz:
+        assert len(question["answers"]) >= 3
+        assert sum(reply.startswith("Yes") for reply in question["answers"].values()) == 1
+
+
+def test_a_question_in_words_has_a_rubric_and_a_program_marks_more_than_half(session):
+    text = (ROOT / f"notebooks/{session.name}.ipynb").read_text()
+    assert 1 <= len(session.words) <= 2
+    for label, marks in session.words.items():
+        assert f'id=\\"{label}\\"' in text and 2 <= len(marks) <= 4, label
+    assert sum(map(len, session.words.values())) < len(session.every)
+
+
+def test_run_all_goes_past_every_empty_answer_and_an_exam_tells_nothing(session, capsys):
+    space = {"torch": torch}
+    exec(HELPER, space)
+    for of in session.every:
+        exec(f"{of.begun}\n{of.code()}", space)
+        left = "isn't complete" if "[" in of.begun else "has no answer yet"
+        assert f"{of.name} {left}" in capsys.readouterr().out
+        if not of.test:
+            exec(f"{of.mistakes[0] if of.wrong else of.answer}\n{of.code(exam=True)}", space)
+            assert "has all its entries" in capsys.readouterr().out
+            assert "right" not in of.code(exam=True).split("None", 1)[0]
 
 
 class Table:
@@ -77,17 +132,28 @@ def test_a_table_of_what_students_see_passes_no_hidden_draw(session):
                 exec(of.test, {of.name: table.told, "seed": seed})
 
 
-def test_a_class_has_numbers_of_its_own():
-    for name in [path.stem for path in sorted(ROOT.glob("classes/*.yml"))]:
-        for of, one, other in zip(*(read(name, seed).checks for seed in ("", "a", "a"))):
-            assert one == other, "one seed makes one class"
-            assert not re.search(r"@[a-z]", of.ask + of.hint + of.start), of.name
-    for number in SHORT:
-        path = next(ROOT.glob(f"classes/{number}*.yml"))
-        drawn = [[check.answer for check in read(path.stem, f"class {k}").checks]
-                 for k in range(30)]
-        for answers in zip(*drawn):
-            assert len(set(answers)) > 2, f"{number}: all classes are asked {answers[0]}"
+def test_a_class_has_numbers_of_its_own(session):
+    drawn = [read(session.name, f"class {k}").checks for k in range(30)]
+    assert read(session.name, "class 0").checks == drawn[0], "one seed makes one class"
+    for checks in zip(*drawn):
+        assert not any(re.search(r"@[a-z]", of.ask + of.hint + of.start) for of in checks)
+        if session.name[:2] in SHORT:
+            assert len({of.answer for of in checks}) > 2, checks[0].name
+
+
+def test_what_was_asked_is_kept(tmp_path, session):
+    save(session, tmp_path / "key.json")
+    assert saved(tmp_path / "key.json") == session
+
+
+# ---------------------------------------------------------------- what else a check says
+
+@pytest.mark.parametrize("answer, said", [
+    ([1, 2], "needs 1 entries"), ("a", "isn't right yet"),
+    (float("nan"), "isn't right yet. A hint.")])
+def test_what_a_student_reads(answer, said):
+    with pytest.raises(AssertionError, match=said):
+        check_answer("my_number", answer, [1], ["0" * 12], "A hint.")
 
 
 def test_a_number_that_is_not_drawn_is_named():
@@ -104,18 +170,3 @@ def test_a_teachers_own_questions_replace_and_add(tmp_path):
     book, own = read("02_delta_operator"), read("02_delta_operator", bank=tmp_path)
     assert [of.name for of in own.checks] == [*(of.name for of in book.checks), "my_own"]
     assert own.checks[2].ask == "Own?" and own.quiz == book.quiz
-
-
-def test_a_question_in_words_has_a_rubric_and_there_are_few(session):
-    """What a program marks counts for more than half."""
-    text = (ROOT / f"notebooks/{session.name}.ipynb").read_text()
-    assert 1 <= len(session.words) <= 2
-    for label, marks in session.words.items():
-        assert f'id=\\"{label}\\"' in text and 2 <= len(marks) <= 4, label
-        assert all(mark.endswith(".") and len(mark.split()) > 3 for mark in marks), label
-    assert sum(map(len, session.words.values())) < len(session.every)
-
-
-def test_what_was_asked_is_kept(tmp_path, session):
-    save(session, tmp_path / "key.json")
-    assert saved(tmp_path / "key.json") == session

@@ -63,7 +63,8 @@ def language_model(library, name, layers, dropout, options):
 def vit(timm, layers, dropout, options):
     from timm.models.vision_transformer import VisionTransformer
     model = VisionTransformer(img_size=16, patch_size=8, num_classes=10, embed_dim=WIDTH,
-                              depth=layers, num_heads=4, proj_drop_rate=dropout, **options)
+                              depth=layers, num_heads=4, proj_drop_rate=dropout, init_values=0.3,
+                              drop_path_rate=dropout, **options)
     shaken(model)
     x = torch.randn(2, 3, 16, 16)
     return SimpleNamespace(model=model, inputs=x, run=lambda m: m(x))
