@@ -25,7 +25,8 @@ def check_update(inputs, **options):
 
 @pytest.mark.parametrize("options", [{}, dict(eps=EPS), dict(erase=False),
                                      dict(erase=False, eps=EPS), dict(eps=0.0)], ids=str)
-@pytest.mark.parametrize("d, channels", [(200, 2), (64, 3), (7, 5), (40, 8), (3, 300)])
+@pytest.mark.parametrize("d, channels", [(2, 0), (200, 2), (64, 3), (7, 5), (40, 8),
+                                         (3, 300)])
 def test_with_and_without_erasure_and_normalisation(device, d, channels, options):
     check_update(update((2, 9), d, channels, device), **options)
 
