@@ -59,12 +59,6 @@ def test_the_new_file_keeps_the_reason(run, tmp_path):
     assert json.loads(path.read_text())["replaced"] == "the closed form is shorter"
 
 
-def test_a_flag_without_a_reason_is_refused(run, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        run("--out", str(tmp_path / "found.json"), "--force")
-    assert "--force: expected one argument" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("there, missing", [
     (False, "PyTorch sees none; wait for one"), (True, "Triton isn't installed")])
 def test_it_says_whether_the_device_or_triton_is_missing(there, missing, monkeypatch, capsys):
@@ -75,5 +69,64 @@ def test_it_says_whether_the_device_or_triton_is_missing(there, missing, monkeyp
     assert f"this needs a CUDA device with Triton: {missing}" in capsys.readouterr().err
 
 
-def test_a_number_keeps_four_digits():
-    assert command.rounded(0.0123456) == 0.01235 and command.rounded(98764.0) == 98760.0
+NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it measures")
+CPU = ["--device", "cpu"]
+REFUSED = [  # a command, its arguments, and words of the message
+    ("kernels", ["--interpret", "--only", "stream"], "argument --only: invalid choice: 'stream'"),
+    ("kernels", ["--interpret", "--ddl", "nowhere"], "--ddl must be a folder with model/DDL_utils"),
+    ("layouts", ["--clock", "--rounds", "0"], "--rounds must be at least 1, got 0"),
+    ("mixes", ["--rounds", "1"], "--rounds must be at least 2"),
+    ("models", ["--batch", "0"], "--batch must be at least 1, got 0"),
+    ("models", ["--width", "10"], "width must be divisible by heads"),
+    ("models", ["--table5", "--variants"], "--variants: not allowed with argument --table5"),
+    ("steps", ["--only", "plus"], "--only must be among additive, "),
+    ("steps", ["--modes", "fast"], "got fast"),
+    ("steps", [*CPU, "--processes", "1"], "--processes must be at least 2, got 1"),
+    ("steps", [*CPU, "--modes", "kernels"], "kernels need a CUDA device"),
+    ("steps", [*CPU, "--slope"], "--slope measures the backbone on a CUDA device"),
+    ("tokens", ["--only", "plus"], "--only must be among additive, "),
+    ("tokens", ["--modes", "fast"], "got fast"),
+    ("tokens", [*CPU, "--batch", "0"], "--batch and all sizes must be at least 1, got [0]"),
+    ("tokens", [*CPU, "--modes", "kernels"], "kernels need a CUDA device"),
+    *(pytest.param(name, [], "PyTorch sees none", marks=NO_GPU)
+      for name in ("kernels", "steps", "tokens"))]
+
+
+@pytest.mark.parametrize("name, arguments, message", REFUSED)
+def test_a_bad_argument_is_named(name, arguments, message, capsys):
+    module = importlib.import_module(f"benchmarks.{name}")
+    with pytest.raises(SystemExit):
+        module.main(arguments)
+    assert message in capsys.readouterr().err
+
+
+# a command, its arguments, what measures, and what is written before an interruption
+INTERRUPTED = [("layouts", ["--clock"], "timed", {"found.partial.json"}),
+               ("steps", ["--modes", "eager"], "on_cuda", {"found.partial.json"}),
+               ("kernels", ["--interpret", "--only", "delta_update, d_v = 4", "sinkhorn"], "run",
+                {"found.delta_update-d_v-4.json"}),
+               ("tokens", [*CPU, "--batch", "1", "64"], "measure", {"found.batch-1.json"})]
+
+
+@pytest.mark.parametrize("name, arguments, measures, files", INTERRUPTED)
+def test_an_interruption_leaves_what_was_measured(name, arguments, measures, files, monkeypatch,
+                                                  tmp_path):
+    module, calls = importlib.import_module(f"benchmarks.{name}"), []
+
+    def once(*given):
+        if calls:
+            raise KeyboardInterrupt
+        calls.append(given)
+        return {"rows": []} if name == "kernels" else []
+
+    def one_by_one(*given):
+        yield once(*given)
+        if name == "steps":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, measures, one_by_one if name in ("steps", "tokens") else once)
+    monkeypatch.setattr(module, "require_cuda", lambda *_: None)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    with pytest.raises(KeyboardInterrupt):
+        module.main([*arguments, "--out", str(tmp_path / "found.json")])
+    assert {path.name for path in tmp_path.iterdir()} == files

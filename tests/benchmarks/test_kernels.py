@@ -3,7 +3,6 @@ follow from its times.
 """
 
 import json
-import re
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +12,6 @@ from benchmarks import kernels as benchmark
 from benchmarks import peers, timing
 from benchmarks.cases import CASES, STREAMS, draws
 from benchmarks.peers import Contender
-from geolab import kernels
 
 NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it measures")
 SECONDS, CACHE = 2e-3, 2**20
@@ -47,21 +45,6 @@ def stopwatch(monkeypatch):
     return ran
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items()
-                                  if case.twin in kernels.TWINS and "autocast" not in name])
-@NO_GPU
-def test_every_kernel_computes_its_case(name):
-    case, d = CASES[name], 8 if CASES[name].kind == "state" else 0
-    drawn = case.inputs(5, STREAMS, d, *draws("cpu", torch.float32, seed=3))
-    inputs = tuple(x.detach().requires_grad_() for x in drawn)
-    cotangents = timing.cotangents_of(timing.outputs_of(case.function, inputs))
-    with kernels.use("always"):
-        found = benchmark.errors(Contender(case.function), inputs, cotangents,
-                                 benchmark.wanted(case, inputs, cotangents))
-    for error in found:
-        assert error.bias <= error.distance <= benchmark.KERNEL_TOLERANCE[torch.float32]
-
-
 @NO_GPU
 def test_in_the_interpreter_it_writes_errors_and_no_times(tmp_path, capsys):
     benchmark.main(["--interpret", "--only", "stream_read", "--without", "compiled",
@@ -74,27 +57,6 @@ def test_in_the_interpreter_it_writes_errors_and_no_times(tmp_path, capsys):
     assert all(row["right"] == {"forward": True, "backward": True} for row in done)
     assert not any("us" in row for row in kept["rows"]) and kept["versions"]["triton"]
     assert capsys.readouterr().out.count("stream_read") == len(kept["rows"])
-
-
-@NO_GPU
-def test_each_operator_has_a_file_as_soon_as_it_is_measured(tmp_path, monkeypatch):
-    def run(name, sizes, options):
-        if name == "sinkhorn":
-            raise KeyboardInterrupt
-        return {"rows": []}
-
-    monkeypatch.setattr(benchmark, "run", run)
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    with pytest.raises(KeyboardInterrupt):
-        benchmark.main(["--interpret", "--out", str(tmp_path / "h200.json"), "--only",
-                        "delta_update, d_v = 4", "stream_read", "sinkhorn"])
-    assert {path.name for path in tmp_path.iterdir()} == {"h200.delta_update-d_v-4.json",
-                                                          "h200.stream_read.json"}
-
-
-def test_every_operator_has_its_own_file(tmp_path):
-    paths = {benchmark.file_of(tmp_path / "found.json", name) for name in benchmark.ALL}
-    assert len(paths) == len(benchmark.ALL) and all(path.suffix == ".json" for path in paths)
 
 
 @NO_GPU
@@ -172,12 +134,6 @@ def test_a_peer_gets_its_own_layout_outside_of_what_is_timed(case, given):
     assert leaves[-1].untyped_storage().nbytes() == shared.untyped_storage().nbytes()
 
 
-@pytest.mark.parametrize("fill, error", [(float("nan"), float("inf")), (0.0, 1.0)])
-def test_an_output_that_is_not_written_is_no_match(fill, error):
-    found = benchmark._error(torch.full((3,), fill), torch.ones(3).double())
-    assert found == pytest.approx((error, error))
-
-
 def test_contenders_take_turns(monkeypatch):
     order = []
 
@@ -196,17 +152,6 @@ def test_contenders_take_turns(monkeypatch):
     seconds = timing.turns({"a": lambda: order.append("a"), "b": lambda: order.extend("bb")},
                            rounds=2, warm_up=1)
     assert order == ["a", "b", "b"] * 3 and seconds == {"a": [1, 1], "b": [2, 2]}
-
-
-@NO_GPU
-@pytest.mark.parametrize("arguments, message", [
-    ([], "needs a CUDA device with Triton: PyTorch sees none"),
-    (["--interpret", "--only", "stream"], "argument --only: invalid choice: 'stream'"),
-    (["--interpret", "--ddl", "nowhere"], "--ddl must be a folder with model/DDL_utils.py")])
-def test_it_says_what_is_missing(arguments, message, capsys):
-    with pytest.raises(SystemExit):
-        benchmark.main(arguments)
-    assert re.search(message, capsys.readouterr().err)
 
 
 @pytest.mark.gpu

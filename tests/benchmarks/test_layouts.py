@@ -1,9 +1,7 @@
 """The layouts that are tried: what is stored of them belongs to those that ship now."""
 
-import json
 
 import pytest
-from shared_clock import lacks
 
 from studies.engine.results import FOLDER, read
 
@@ -39,23 +37,3 @@ def test_a_clock_gets_the_shipped_layout_twice_and_each_tried_one():
     found = layouts.contenders("rms_linear", "backward")
     assert list(found)[:2] == ["kernel", "kernel again"]
     assert len(found) == 2 + len(layouts.TRIED["rms_linear", "backward"])
-
-
-def test_an_interruption_of_the_clock_leaves_what_was_timed(monkeypatch, tmp_path, capsys):
-    seen = []
-
-    def timed(name, side, N, d, rounds):
-        if seen:
-            raise KeyboardInterrupt
-        seen.append(side)
-        return [{"operator": name, "N": N, "d": d, "contender": who, "pass": side,
-                 "right": dict.fromkeys(("forward", "backward"), True), "us": {}, "us_low": {}}
-                for who in layouts.contenders(name, side)]
-
-    monkeypatch.setattr(layouts, "timed", timed)
-    monkeypatch.setattr(layouts, "require_cuda", lambda *_: None)
-    with pytest.raises(KeyboardInterrupt):
-        layouts.main(["--clock", "--out", str(tmp_path / "layouts.json")])
-    kept = json.loads((tmp_path / "layouts.partial.json").read_text())
-    assert len(kept["rows"]) == 6 and not lacks(kept) and "kernel again" in capsys.readouterr().out
-    assert not (tmp_path / "layouts.json").exists()

@@ -49,9 +49,3 @@ def test_a_ratio_is_to_the_first_run_of_the_same_round(monkeypatch):
     found = mixes.ratios({"one": lambda: 2.0, "other": lambda: 3.0}, 8, "cpu")
     assert found["one"] == {"ratio": 1.0, "spread": 0.0, "noisy": False}
     assert found["other"]["ratio"] == pytest.approx(1.5, rel=0.2)
-
-
-def test_what_has_no_meaning_is_refused(capsys):
-    with pytest.raises(SystemExit):
-        mixes.main(["--rounds", "1"])
-    assert "--rounds must be at least 2" in capsys.readouterr().err

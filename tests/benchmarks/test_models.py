@@ -21,40 +21,24 @@ def small(residual, **options):
     return Transformer(TransformerConfig.benchmark(16, 1, max_length=8), residual, **options)
 
 
-def check_row(line, trunk, causal):
-    """Check a row's numbers against a network, and that its time is positive."""
-    parameters, state, reads_no_future, ratio = re.split(r"\s+", line)[1:5]
-    assert int(parameters.replace(",", "")) == sum(p.numel() for p in trunk.parameters())
-    assert int(state) == states(trunk, trunk.layers, torch.zeros(1, 1, 16))[0].numel()
-    assert reads_no_future == causal and float(ratio) > 0
-
-
-def test_there_is_one_row_per_residual_and_one_for_torch(capsys):
-    table.main(SMALL)
+@pytest.mark.parametrize("models, more", [
+    ({name: (name, {}) for name in REGISTRY}, []), (table.VARIANTS, ["--variants"])],
+    ids=["residuals", "variants"])
+def test_there_is_a_row_per_model_and_one_for_torch(models, more, capsys):
+    table.main([*SMALL, *more])
     printed = rows(capsys.readouterr().out)
-    assert list(printed) == ["residual", *REGISTRY, "(additive again)", "(torch's own)"]
-    for name in REGISTRY:
-        check_row(printed[name], small(name), "yes")
-        assert printed[name].endswith(REGISTRY[name].spectrum)
-    assert all(re.search(r" 16 +yes ", printed[name])
-               for name in ("additive", "delta", "mgt", "emhc-hybrid"))
-    assert all(re.search(r" 64 +yes ", printed[name])
-               for name in ("delta-matrix", "hyper", "mhc", "jpmhc", "emhc-stream"))
-    assert " 1.00 0.00 " in printed["additive"]  # and its spread
-
-
-def test_the_variants_are_rows_of_the_same_table_and_those_that_leak_are_labelled(capsys):
-    table.main([*SMALL, "--variants"])
-    printed = rows(capsys.readouterr().out)
-    assert list(printed) == ["residual", "additive", *table.VARIANTS, "(additive again)",
-                             "(torch's own)"]
+    names = dict.fromkeys(("residual", "additive", *models, "(additive again)", "(torch's own)"))
+    assert list(printed) == list(names) and " 1.00 0.00 " in printed["additive"]  # and its spread
     end = printed["residual"].index("causal") + len("causal")
-    for name, (residual, options) in table.VARIANTS.items():
+    for name, (residual, options) in models.items():
         trunk = small(residual, **options)
-        assert trunk.layers[0].residual.leaks == (options.get("pool") == "sequence")
-        causal = "no" if trunk.layers[0].residual.leaks else "yes"
-        check_row(printed[name], trunk, causal)
-        assert printed[name][:end].endswith(causal)  # in its column, even if a name is long
+        leaks = options.get("pool") == "sequence"
+        parameters, state, _, ratio = re.split(r"\s+", printed[name])[1:5]
+        assert int(parameters.replace(",", "")) == sum(p.numel() for p in trunk.parameters())
+        assert int(state) == states(trunk, trunk.layers, torch.zeros(1, 1, 16))[0].numel()
+        assert trunk.layers[0].residual.leaks == leaks and float(ratio) > 0
+        # in its column, even if a name is long
+        assert printed[name][:end].endswith("no" if leaks else "yes")
         assert printed[name].endswith(table.SHORTCUTS.get(name, REGISTRY[residual].spectrum))
 
 
@@ -76,21 +60,6 @@ def test_a_variant_said_to_stay_on_the_unit_circle_does(name):
     for layer in operators_by_layer(model, torch.randn(2, 7, 3, dtype=torch.float64)):
         values = spectrum(layer.mix).singular_values
         torch.testing.assert_close(values, torch.ones_like(values), rtol=0, atol=1e-12)
-
-
-def test_the_row_of_a_model_that_reads_the_future_says_so():
-    config = TransformerConfig.benchmark(16, 1, max_length=8)
-    text = table.table({"whole": (config, "emhc-cayley", {"pool": "sequence"}),
-                        "so far": (config, "emhc-cayley", {})}, 2, 5, 1)
-    assert " no " in rows(text)["whole"] and " yes " in rows(text)["so far"]
-
-
-def test_the_published_models_are_the_rows_of_table_5(monkeypatch):
-    seen = []
-    monkeypatch.setattr(table, "table", lambda *given: seen.append(given))
-    table.main(["--table5"])
-    (models, batch, length, _), = seen
-    assert list(models) == [*EMHC, "emhc-stream"] and (batch, length) == (64, 127)
 
 
 def test_torchs_own_network_is_ours_without_a_residual_of_its_own():
@@ -125,13 +94,3 @@ def test_a_machine_that_slows_down_changes_no_ratio(monkeypatch):
     monkeypatch.setattr(table, "_seconds", lambda step: took.append(step)
                         or speed[(len(took) - 1) // 2] * cost[step])
     assert table.step_times(["a", "b"], None, repeats=3) == [1.0, 2.0]
-
-
-@pytest.mark.parametrize("arguments, message", [
-    (["--batch", "0"], "--batch must be at least 1, got 0"),
-    (["--width", "10"], "width must be divisible by heads"),
-    (["--table5", "--variants"], "--variants: not allowed with argument --table5")])
-def test_a_bad_argument_is_named(arguments, message, capsys):
-    with pytest.raises(SystemExit):
-        table.main(arguments)
-    assert message in capsys.readouterr().err

@@ -90,12 +90,6 @@ def test_a_peer_that_is_not_installed_says_how_to_get_it(name, case, monkeypatch
                                                                        *peers.PACKAGES)))
 
 
-def test_without_a_checkout_the_ddl_authors_kernels_have_a_row_that_says_so():
-    options = benchmark.Options("cpu", rounds=0, without=("eager", "compiled"))
-    rows = benchmark.measure("delta_layer, d_v = 4", 3, 8, options)
-    assert "--ddl PATH, a checkout of github.com/yifanzhang-pro" in rows[-1]["failed"]
-
-
 def test_the_best_setting_is_sought_once_among_those_that_run(monkeypatch):
     ran = []
 

@@ -108,37 +108,3 @@ def test_one_more_layer_takes_what_the_depths_differ_by():
     assert plain["ratio_deciles"] == [1, 1] and mhc["again"] == 0.98
     assert mhc["ratio_deciles"] == pytest.approx([12 / 10.5, 13 / 9.5], rel=1e-3)
     assert steps.slopes(few, [many[0], {"residual": "mhc", "mode": "eager"}]) == [plain]
-
-
-def test_the_backbone_on_a_device_is_as_wide_as_it_says():
-    size = steps.SIZES["cuda"]
-    D, hidden = size["width"], size["hidden"]
-    assert (D, size["length"]) == (2560, 4096)
-    assert f"{round((4 * D * D + 3 * D * hidden) / 1e6)} million" in steps.__doc__
-
-
-@pytest.mark.parametrize("arguments, message", [
-    (["--only", "plus"], "--only must be among additive, "), (["--modes", "fast"], "got fast"),
-    (["--device", "cpu", "--processes", "1"], "--processes must be at least 2, got 1"),
-    (["--device", "cpu", "--modes", "kernels"], "kernels need a CUDA device"),
-    (["--device", "cpu", "--slope"], "--slope measures the backbone on a CUDA device"),
-    pytest.param([], "PyTorch sees none",
-                 marks=pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU measures"))])
-def test_it_says_what_is_missing(arguments, message, capsys):
-    with pytest.raises(SystemExit):
-        steps.main(arguments)
-    assert message in capsys.readouterr().err
-
-
-def test_an_interruption_leaves_what_was_measured(monkeypatch, tmp_path):
-    def interrupted(makers, modes, size):
-        yield [{"residual": "additive", "mode": "eager", "ms": 1.0, "ratio": 1.0}]
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(steps, "on_cuda", interrupted)
-    monkeypatch.setattr(steps, "require_cuda", lambda *_: None)
-    path = tmp_path / "steps_h100.json"
-    with pytest.raises(KeyboardInterrupt):
-        steps.main(["--modes", "eager", "--out", str(path)])
-    kept = json.loads((tmp_path / "steps_h100.partial.json").read_text())
-    assert [row["residual"] for row in kept["rows"]] == ["additive"] and not path.exists()

@@ -38,14 +38,11 @@ def test_one_position_at_a_time_gives_what_the_whole_sequence_gives(residual):
 
 
 def test_in_half_precision_a_residual_keeps_its_own_weights():
-    torch.manual_seed(0)
     model = tokens.lowered(Transformer(CONFIG, "mhc"), torch.bfloat16)
-    for layer in model.layers:
-        assert {p.dtype for p in layer.residual.parameters()} == {torch.float32}
-        assert {p.dtype for p in (*layer.mix.parameters(), *layer.norm.parameters())} == {
-            torch.bfloat16}
-    x = torch.randn(2, 4, 16).bfloat16()
-    assert 1e-4 < tokens.error(model, "eager", x) < tokens.TOLERANCE[torch.bfloat16]
+    kept = {name: p.dtype for name, p in model.named_parameters()}
+    assert {kept[name] for name in kept if ".residual." in name} == {torch.float32}
+    assert {kept[name] for name in kept if ".mix." in name} == {torch.bfloat16}
+    assert tokens.error(model, "eager", torch.randn(2, 4, 16).bfloat16()) < 0.05
 
 
 @pytest.mark.skipif(not kernels.TWINS or torch.cuda.is_available(),
@@ -108,30 +105,6 @@ def test_tokens_per_second_follow_from_the_times(monkeypatch):
     assert rows[0]["tokens_per_second"] == pytest.approx(64 / 0.012, rel=1e-3)
     assert rows[0]["clocks"] == {"MHz": 1980.0} and not lacks({"rows": rows})
     assert "5333 tokens/s" in tokens.line(rows[0])
-
-
-def test_a_number_of_sequences_is_stored_as_soon_as_it_is_measured(monkeypatch, tmp_path):
-    def measure(makers, modes, batch, size, device):
-        if batch == 64:
-            raise KeyboardInterrupt
-        yield []
-
-    monkeypatch.setattr(tokens, "measure", measure)
-    with pytest.raises(KeyboardInterrupt):
-        tokens.main(["--device", "cpu", *TINY, "--out", str(tmp_path / "tokens.json")])
-    assert [path.name for path in tmp_path.iterdir()] == ["tokens.batch-1.json"]
-
-
-@pytest.mark.parametrize("arguments, message", [
-    (["--only", "plus"], "--only must be among additive, "), (["--modes", "fast"], "got fast"),
-    (["--device", "cpu", "--batch", "0"], "--batch and all sizes must be at least 1, got [0]"),
-    (["--device", "cpu", "--modes", "kernels"], "kernels need a CUDA device"),
-    pytest.param([], "PyTorch sees none",
-                 marks=pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU measures"))])
-def test_it_says_what_is_missing(arguments, message, capsys):
-    with pytest.raises(SystemExit):
-        tokens.main(arguments)
-    assert message in capsys.readouterr().err
 
 
 @pytest.mark.gpu

@@ -2,14 +2,8 @@
 
 import sys
 
-from benchmarks.walks import Call, block, grafting, hops, verdict, walk
+from benchmarks.walks import Call, block, grafting, verdict, walk
 from geolab.checks import require_count
-
-
-def test_a_hop_is_a_call_in_another_file():
-    a, b = Call("a.py", "f"), Call("b.py", "g")
-    assert hops([]) == hops([a]) == hops([a, a]) == 0
-    assert hops([a, b, b, a]) == 2
 
 
 def test_calls_of_the_house_are_counted_inside_the_context_alone():

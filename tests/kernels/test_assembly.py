@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.assembly import resident
 from benchmarks.cases import CASES
 
 ROOT = Path(__file__).parents[2]
@@ -79,10 +78,3 @@ def test_all_programs_of_rms_linear_run_at_once_where_tokens_are_few(rows):
     for row in rows:
         if row["operator"] == "rms_linear" and row["dtype"] == "bfloat16":
             assert row["resident"] >= 2 and (row["waves"] <= 1 or row["N"] > 8192), row
-
-
-def test_programs_that_fit_on_a_multiprocessor():
-    assert resident(registers=128, shared=0, warps=4) == 4
-    assert resident(registers=97, shared=0, warps=4) == 65536 // (104 * 128)
-    assert resident(registers=32, shared=100 * 2**10, warps=1) == 2
-    assert resident(registers=16, shared=0, warps=1) == 32

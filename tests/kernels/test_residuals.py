@@ -3,8 +3,6 @@
 import pytest
 import torch
 from shared_kernels import distance, normal
-from torch.testing import assert_close
-from torch.utils.checkpoint import checkpoint
 
 from geolab import kernels
 from geolab.models import Transformer, TransformerConfig
@@ -54,14 +52,6 @@ def test_a_residual_gives_the_same_with_kernels(device, name, options):
             assert distance(with_kernels[part], wanted) < 1e-4, part
         else:  # a gradient that is only rounding has no relative error
             assert (with_kernels[part] - wanted).norm() < 1e-6 * size, part
-
-
-@pytest.mark.parametrize("name", ["mhc", "emhc-stream", "delta"])
-def test_checkpoints_do_not_change_it(device, name):
-    model, x = network(name, device), normal(2, LENGTH, WIDTH, seed=1, device=device)
-    again = step(model, x, "always", lambda model, x: checkpoint(model, x, use_reentrant=False))
-    for part, wanted in step(model, x, "always").items():
-        assert_close(again[part], wanted, rtol=0, atol=0, msg=part)
 
 
 @pytest.mark.parametrize("name", REGISTRY)

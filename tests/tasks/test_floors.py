@@ -25,6 +25,7 @@ from geolab.tasks import (
     Words,
 )
 from geolab.tasks.base import IGNORED
+from geolab.tasks.moons import logistic_regression
 from geolab.tasks.rotation import plane_rotations
 
 
@@ -124,6 +125,22 @@ def test_the_floor_is_what_the_best_predictor_scores(task, predict, neglected):
     assert abs(found.mean() - task.bayes_floor()) <= tolerance + 1e-12
 
 
+@pytest.mark.parametrize("noise", [0.1, 0.5])
+def test_the_ceiling_of_the_moons_is_the_accuracy_of_the_best_predictor(noise):
+    task = Moons(noise=noise, train=4000)
+    x, y = task.sample("train")
+    accuracy = task.ceiling().accuracy
+    tolerance = 4 * math.sqrt(accuracy * (1 - accuracy) / y.numel())
+    assert abs(task.accuracy(task.bayes_predictor(x), y) - accuracy) < tolerance
+
+
+def test_logistic_regression_ends_where_the_gradient_of_the_likelihood_vanishes():
+    x, y = (t.double().flatten(0, 1) for t in Moons().sample("train"))
+    *weight, bias = logistic_regression(x, y)
+    residual = y - torch.sigmoid(x @ torch.stack(weight) + bias)
+    assert (x.T @ residual).abs().max() < 1e-6 and residual.sum().abs() < 1e-6
+
+
 @pytest.mark.parametrize("split", ["published", "by grid"])
 def test_the_floor_of_sudoku_is_over_all_grids(split):
     """ "by grid" has them in two parts."""
@@ -132,16 +149,6 @@ def test_the_floor_of_sudoku_is_over_all_grids(split):
     found = torch.cat([losses(task.bayes_predictor(inputs), targets, False)
                        for inputs, targets in parts])
     assert abs(found.mean() - task.bayes_floor()) < 4 * found.std() / 200
-
-
-def test_one_mode_has_the_floor_of_a_gaussian():
-    """It is τ² s²/σ², averaged over t.
-
-    With the cosine schedule and τ = 1 it is s², whose mean over [0, e] is ½ − sin(π e)/(2 π e).
-    """
-    expected = 0.5 - math.sin(math.pi * 0.8) / (2 * math.pi * 0.8)
-    floor = Denoising(modes=1, spread=1.0, end=0.8).bayes_floor()
-    assert floor == pytest.approx(expected, rel=1e-9)
 
 
 # ---------------------------------------------------------------- simple predictors
@@ -167,31 +174,13 @@ def test_simple_predictors_stand_in_the_order_of_what_they_know(task, names, las
     assert last is None or scores[names[-1]] == pytest.approx(last, rel=1e-12)
 
 
-@pytest.mark.parametrize("task", [Echo(dim=4, length=6, noise=0.1, train=30, validation=10),
-                                  Negation(dim=6, train=3, validation=15),
-                                  Negation(dim=6, train=40, validation=15)])
-def test_the_simple_predictors_of_vectors_by_hand(task):
-    """Where many maps fit equally well, least squares takes the smallest one."""
-    a, b = (t.double().flatten(0, -2).numpy() for t in task.sample("train"))
-    x, y = (t.double().numpy() for t in task.sample("validation"))
-    expected = {"zero": y**2, "copy the input": (x - y) ** 2,
-                "least squares": (x @ (np.linalg.pinv(a) @ b) - y) ** 2}
-    if isinstance(task, Echo):
-        running = np.stack([x[:, :t + 1].mean(1) for t in range(5)], axis=1)
-        expected["running mean"] = (running - y) ** 2
-    else:
-        expected["training mean"] = (b.mean(0) - y) ** 2
-    means = {name: error.mean() for name, error in expected.items()}
-    assert task.baselines() == pytest.approx(means, rel=1e-5, abs=1e-12)
-
-
-def test_the_bag_of_a_copy_by_hand():
-    task = Copy(half=3, alphabet=4, validation=50, noise=0.1)
-    inputs, targets = (t.tolist() for t in task.sample("validation"))
-    found = [-math.log(0.9 * row[:3].count(token) / 3 + 0.1 / 4)
-             for row, goal in zip(inputs, targets, strict=True) for token in goal[3:]]
-    expected = sum(found) / len(found)
-    assert task.baselines()["bag of the first half"] == pytest.approx(expected, rel=1e-12)
+def test_the_simple_predictors_of_a_negation_by_hand():
+    task = Negation(dim=6, train=40, validation=15)
+    x, square = task.sample("validation").inputs, task.sample("validation").inputs.square().mean()
+    mean = task.sample("train").targets.mean(0)
+    assert task.baselines() == pytest.approx({
+        "zero": square.item(), "copy the input": 4 * square.item(), "least squares": 0,
+        "training mean": (mean + x).square().mean().item()}, rel=1e-5, abs=1e-12)
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "linear"])

@@ -16,13 +16,10 @@ from geolab.tasks import (
     TASKS,
     Copy,
     Denoising,
-    Echo,
     Gyroscope,
     Moons,
     NearPi,
-    Negation,
     Pairs,
-    RandomTokens,
     Regression,
     Stream,
     Sudoku,
@@ -128,17 +125,13 @@ class TestEveryTask:
 
     def test_its_fields_say_all_about_it(self, name, options):
         task, again = small(name, **options), small(name, **options)
-        assert task == again and hash(task) == hash(again) and task is not again
+        assert task == again and hash(task) == hash(again)
         assert pickle.loads(pickle.dumps(task)) == task
-        shown = (f"{field.name}={getattr(task, field.name)!r}" for field in fields(task))
-        assert repr(task) == f"{type(task).__name__}({', '.join(shown)})"
-        first = fields(task)[0].name
         with pytest.raises(FrozenInstanceError):
-            setattr(task, first, getattr(task, first))
+            setattr(task, fields(task)[0].name, 0)
 
     def test_an_unknown_split_is_refused(self, name, options):
-        message = "^split must be one of 'train', 'validation', got 'test'$"
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match="^split must be one of 'train', 'validation', got"):
             small(name, **options).sample("test")
 
 
@@ -165,67 +158,55 @@ def test_a_split_may_be_empty(name):
         assert len(small(name, **{split: 0}).sample(split).inputs) == 0
 
 
-def test_a_task_that_lacks_a_method_is_refused():
-    with pytest.raises(TypeError, match="bayes_floor.*sample"):
-        type("Unfinished", (Task,), {"loss": None})()
-
-
 # ---------------------------------------------------------------- what is refused
 
+LEAST = {  # the smallest number of what a task counts; of examples it is 0, but for a stream
+    "copy": {"half": 1, "alphabet": 1}, "denoising": {"modes": 1},
+    "echo": {"dim": 1, "length": 2, "noise": 0},
+    "gyroscope": {"dim": 2, "length": 2, "noise": 0}, "moons": {"points": 1},
+    "near-pi": {"dim": 2, "length": 2, "planes": 1, "noise": 0}, "negation": {"dim": 1},
+    "random-tokens": {"vocabulary": 1, "length": 1}, "stream": {"context": 1, "validation": 1},
+    "sudoku": {"givens": 0}, "text": {"size": 1, "context": 1},
+    "words": {"types": 1, "size": 1, "context": 1}}
+
+
 @pytest.mark.parametrize("name", TASKS)
-def test_a_count_that_is_none_is_refused_by_name(name):
-    counts = [field.name for field in fields(TASKS[name])
-              if field.type is int and not field.name.endswith("seed")]
-    for count in counts:
-        for value, wanted in ((-1, r"(at least|from) \d"), (1.5, "a whole number"),
-                              (True, r"(a whole|a finite) number")):
-            with pytest.raises(ValueError, match=f"^{count} must be {wanted}.*, got {value}$"):
+def test_a_count_below_the_smallest_is_refused_by_name(name):
+    counts = {field.name: 0 for field in fields(TASKS[name])
+              if field.type is int and not field.name.endswith("seed")} | LEAST[name]
+    for count, least in counts.items():
+        for value in (least - 1, float("nan"), True):
+            with pytest.raises(ValueError, match=f"^{count} must be .*, got {value}$"):
                 small(name, **{count: value})
+        if count in LEAST[name]:
+            small(name, **{count: least})
 
 
-NAN, INF = float("nan"), float("inf")
-REFUSED = {  # wanted: (task, field, value)
-    "at least 0": [(Echo, "noise", -1), (Gyroscope, "noise", -1), (NearPi, "noise", -1)],
-    "at least 1": [(Denoising, "modes", 0), (Words, "types", 0), (Words, "context", 0),
-                   (Echo, "dim", 0), (Negation, "dim", 0), (Copy, "half", 0), (Copy, "alphabet", 0),
-                   (RandomTokens, "vocabulary", 0), (RandomTokens, "length", 0),
-                   (Moons, "points", 0), (NearPi, "planes", 0), (Text, "size", 0),
-                   (Text, "context", 0), (Words, "size", 0)],
-    "at least 2": [(Echo, "length", 1), (Gyroscope, "length", 1), (NearPi, "length", 1),
-                   (Gyroscope, "dim", 1), (NearPi, "dim", 1)],
-    "a finite number": [(Echo, "noise", NAN), (NearPi, "angle", NAN),
-                        (Gyroscope, "slowest", NAN), (Gyroscope, "fastest", INF)],
-    "below 2.5": [(Gyroscope, "slowest", 3.0), (Gyroscope, "slowest", 2.5)],
-    "from 0 to 1": [(Copy, "noise", 1.5)],
-    "from 0 to 15": [(Sudoku, "givens", 16)],
-    "positive": [(Denoising, "spread", 0), (Moons, "noise", 0)],
-    "one of 'cosine', 'linear'": [(Denoising, "schedule", "sigmoid")],
-    "one of 'published', 'by grid'": [(Sudoku, "split", "random")],
-    "one of 'sample', 'wikitext-2'.*": [(Text, "corpus", "wikipedia"), (Words, "corpus", "a/b"),
-                                        (Stream, "corpus", "nowhere")],
-}
-TOGETHER = [
+REFUSED = [
+    (lambda: NearPi(angle=math.nan), "angle must be a finite number, got nan"),
+    (lambda: Gyroscope(fastest=math.inf), "fastest must be a finite number, got inf"),
+    (lambda: Gyroscope(slowest=2.5), "slowest must be below 2.5, got 2.5"),
+    (lambda: Copy(noise=1.5), "noise must be from 0 to 1, got 1.5"),
+    (lambda: Sudoku(givens=16), "givens must be from 0 to 15, got 16"),
+    (lambda: Denoising(spread=0), "spread must be positive, got 0"),
+    (lambda: Moons(noise=0), "noise must be positive, got 0"),
+    (lambda: Denoising(schedule="sigmoid"), "schedule must be one of 'cosine', 'linear', got"),
+    (lambda: Sudoku(split="random"), "split must be one of 'published', 'by grid', got"),
+    (lambda: Text(corpus="wikipedia"), "corpus must be one of 'sample', .* got 'wikipedia'"),
+    (lambda: Words(corpus="a/b"), "corpus must be one of 'sample', .* got 'a/b'"),
+    (lambda: Stream(corpus="nowhere"), "corpus must be one of 'sample', .* got 'nowhere'"),
     (lambda: Denoising(end=1.0), "end must lie strictly between 0 and 1, got 1.0"),
     (lambda: Denoising().flow(torch.zeros(1, 2), 0.9, 0.1, 0), "steps must be at least 1, got 0"),
     (lambda: NearPi(dim=4, planes=3), "planes must be at most 2, got 3"),
     (lambda: Words(context=30_000).sample("validation"),
      r"context must be shorter than the \d+ tokens of the text, got 30000"),
     (lambda: Stream("sample", tokenizer="words"), "tokenizer must be one of"),
-    (lambda: Stream("sample", validation=0), "validation must be at least 1, got 0"),
-    (lambda: Stream("sample", context=0), "context must be at least 1, got 0"),
     (lambda: next(Stream("sample").batches(3, 0, 0, 3)), "must divide 64, got 3"),
     (lambda: corpora.folder("vulgate"), "name must be one of 'king-james'.*got 'vulgate'"),
     (lambda: corpora.sha256("ptb"), "corpus must be 'sample' or a folder, got 'ptb'")]
 
 
-@pytest.mark.parametrize("task, field, value, wanted",
-                         [(*row, wanted) for wanted, rows in REFUSED.items() for row in rows])
-def test_a_field_that_makes_no_data_is_refused(task, field, value, wanted):
-    with pytest.raises(ValueError, match=f"^{field} must be {wanted}, got {value!r}$"):
-        task(**{field: value})
-
-
-@pytest.mark.parametrize("call, message", TOGETHER, ids=[message[:40] for _, message in TOGETHER])
-def test_what_only_together_makes_no_data_is_refused(call, message):
+@pytest.mark.parametrize("call, message", REFUSED, ids=[message for _, message in REFUSED])
+def test_what_makes_no_data_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()

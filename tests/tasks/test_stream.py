@@ -19,18 +19,17 @@ def task(tmp_path):
 
 
 def taken(task, batches, batch=8, steps=0, rank=0, world=1):
-    return [pairs.inputs for pairs in islice(task.batches(batch, steps, rank, world), batches)]
+    found = islice(task.batches(batch, steps, rank, world), batches)
+    return torch.stack([pairs.inputs for pairs in found])
 
 
-@pytest.mark.parametrize("world", [1, 2, 4, 8])
+@pytest.mark.parametrize("world", [2, 8])
 def test_any_number_of_processes_reads_the_same_windows_also_where_one_goes_on_later(task, world):
     alone = taken(task, 20)
     for rank in range(world):
-        share = taken(task, 20, rank=rank, world=world)
-        rest = taken(task, 5, steps=15, rank=rank, world=world)
-        assert all(torch.equal(own, whole[rank::world])
-                   for own, whole in zip(share, alone, strict=True))
-        assert all(map(torch.equal, rest, share[15:]))
+        assert torch.equal(taken(task, 20, rank=rank, world=world), alone[:, rank::world])
+        later = taken(task, 5, steps=15, rank=rank, world=world)
+        assert torch.equal(later, alone[15:, rank::world])
 
 
 @pytest.mark.parametrize("stream", [0, 5, 63])
