@@ -1,6 +1,5 @@
 """The geometric Transformers. What their published forms compute is compared in tests/parity."""
 
-import math
 import pickle
 from functools import partial
 
@@ -12,7 +11,7 @@ from shared import normal
 from torch.testing import assert_close
 
 from geolab.models import KINDS, GeometricConfig, GeometricDecoder, GeometricTransformer, path_graph
-from geolab.models.geometric import PLACES, load_balance, make_step, sinusoids, top_k_weights
+from geolab.models.geometric import PLACES, load_balance, make_step, top_k_weights
 from geolab.probes import future_influence, influence
 
 CLOSE = dict(rtol=0, atol=1e-12)
@@ -82,17 +81,6 @@ def test_a_decoder_block_is_listing_2(norm_at):
     assert_close(model(x, memory), layer_norm(y) if norm_at == "pre" else y, **CLOSE)
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3])
-def test_rounds_of_messages_follow_each_other_before_the_norm(depth):
-    step, x = step_of("G", depth=depth).eval(), vectors()
-    rounds, h = [step.f.passing, *step.f.later], x
-    for passing in rounds:
-        h = passing(h, path_graph(LENGTH, typed=False))
-    assert len(rounds) == depth
-    assert_close(step(x), layer_norm(h), **CLOSE)
-    assert ((influence(step, x) > 0) == (ahead_of.abs() <= depth)).all()
-
-
 @every_kind
 def test_post_ln_ends_with_a_norm_of_its_own_where_that_is_asked_for(kind):
     model, plain, x = build(kind, final_norm=True), build(kind), vectors()
@@ -101,21 +89,6 @@ def test_post_ln_ends_with_a_norm_of_its_own_where_that_is_asked_for(kind):
         model.norm.weight.mul_(2)
         model.norm.bias.add_(3)
     assert_close(model(x), 2 * layer_norm(plain(x)) + 3, **CLOSE)
-
-
-def test_positions_are_sinusoidal_or_learned_and_none_are_the_default():
-    plain, x = build("lite"), vectors()
-    position = torch.zeros(LENGTH, WIDTH, dtype=torch.float64)
-    for t in range(LENGTH):
-        for i in range(WIDTH // 2):
-            angle = t / 10000 ** (2 * i / WIDTH)
-            position[t, 2 * i], position[t, 2 * i + 1] = math.sin(angle), math.cos(angle)
-    assert_close(build("lite", positions="sinusoidal")(x), plain(x + position), **CLOSE)
-    assert sinusoids(x[..., :5]).shape == (LENGTH, 5)
-    learned = build("lite", positions="learned", max_length=9)
-    plain.load_state_dict(learned.state_dict(), strict=False)
-    assert_close(learned(x), plain(x + learned.position[:LENGTH]), rtol=0, atol=0)
-    assert (learned(x) - plain(x)).abs().max() > 1e-3
 
 
 # ---------------------------------------------------------------- the future

@@ -39,20 +39,6 @@ def test_all_of_the_past_is_read_and_a_leak_reaches_one_position_ahead_a_layer(n
     assert (reads == (ahead <= (furthest if model.leaks else 0))).all()
 
 
-def test_the_causal_hint_is_convolved_over_the_past():
-    model = build("GT-PredictiveHint, causal", layers=1)
-    h0 = model.embedding(tokens()) + model.position.weight
-    A, F, C = model.blocks[0].steps.values()
-    hint = model.output(h0).softmax(-1) @ model.embedding.weight
-    weight, bias = C.f.conv.conv.weight[:, 0], C.f.conv.conv.bias
-    mixed = bias.repeat(4, LENGTH, 1)
-    for t in range(LENGTH):
-        for tap, s in enumerate((t - 2, t - 1, t)):
-            if s >= 0:
-                mixed[:, t] += weight[:, tap] * hint[:, s]
-    assert_close(model(tokens()), model.output(C.norm(F(A(h0)) + mixed)), **CLOSE)
-
-
 def test_a_regime_can_be_given_with_another_temperature_or_share():
     warm = build(replace(REGIMES["GT-PredictiveHint"], temperature=4.0))
     h = warm.embedding(tokens())

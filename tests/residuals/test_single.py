@@ -5,7 +5,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from shared import CLOSE, WIDTH, networks, normal, shaken, stack, sublayer
-from torch.nn import functional as F
 from torch.testing import assert_close
 
 from geolab.models import Transformer, TransformerConfig
@@ -36,18 +35,6 @@ def test_the_squares_of_learned_weights_sum_to_one_and_the_state_keeps_its_floor
     alpha, beta = NormPreserving(WIDTH, start=start, floor=1e-3).scales(torch.float64)
     total = alpha ** 2 + beta ** 2
     assert_close(total, torch.full_like(total, 1.001 if start == 30 else 1.0), rtol=0, atol=1e-6)
-
-
-def test_by_depth_the_state_is_the_plain_sum_over_the_root_of_its_summands():
-    def unit(x):
-        return F.rms_norm(x, x.shape[-1:], eps=0)
-
-    ours, plain = X, X
-    for index in range(6):
-        residual = make_residual("norm-preserving", WIDTH, index, 6, share="depth", eps=0.0)
-        ours = residual.double()(ours, lambda x: UPDATE(unit(x)))
-        plain = plain + unit(UPDATE(unit(plain)))
-        assert_close(ours * (index + 2) ** 0.5, plain, **CLOSE)
 
 
 def test_rezero_starts_as_the_identity_and_layer_scale_at_a_tenth():

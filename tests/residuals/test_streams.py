@@ -242,17 +242,6 @@ def test_a_map_that_is_taken_away_is_its_default_and_the_others_stay(without):
         assert_close(got, of_whole if keep else default.to(got).expand_as(got), **CLOSE)
 
 
-def test_the_guards_are_added_where_they_are_said_to_be():
-    plain, x = shaken(MHC(WIDTH, 3, 4, readout="learned").double()), normal(1, 2, STREAMS, WIDTH)
-    guarded = MHC(WIDTH, 3, 4, readout="learned", eps=0.01, write_eps=0.02).double()
-    guarded.load_state_dict(plain.state_dict())
-    ours, theirs = guarded.coefficients(x), plain.coefficients(x)
-    assert_close(ours.read, theirs.read + 0.01, **CLOSE)
-    assert_close(ours.write, theirs.write + 0.02, **CLOSE)
-    assert_close(guarded.reduce(x), plain.reduce(x) + 0.01 * x.sum(-2), **CLOSE)
-    assert (ours.mix - theirs.mix).abs().max() > 1e-4
-
-
 def test_a_state_of_zeros_has_a_gradient():
     state = torch.zeros(1, 2, STREAMS, WIDTH, dtype=torch.float64, requires_grad=True)
     MHC(WIDTH).double()(state, torch.tanh).sum().backward()
