@@ -91,6 +91,13 @@ def test_post_ln_ends_with_a_norm_of_its_own_where_that_is_asked_for(kind):
     assert_close(model(x), 2 * layer_norm(plain(x)) + 3, **CLOSE)
 
 
+def test_learned_positions_are_added_to_the_input_and_start_small():
+    learned, plain, x = build("lite", positions="learned"), build("lite"), vectors()
+    plain.load_state_dict(learned.state_dict(), strict=False)
+    assert_close(learned(x), plain(x + learned.position[:LENGTH]), rtol=0, atol=0)
+    assert learned.position.std().item() == pytest.approx(0.02, rel=0.1)
+
+
 # ---------------------------------------------------------------- the future
 
 @every_norm
