@@ -35,10 +35,7 @@ def passing(seed=0, **options):
 
 
 def one_message_at_a_time(layer, h, graph):
-    """What reaches each vertex, and how many messages: loops over edges and over triangles.
-
-    The loop over edges is the published one.
-    """
+    """What reaches each vertex, and how many messages: loops over edges and over triangles."""
     reached, count = torch.zeros_like(h), torch.zeros(LENGTH, 1, dtype=h.dtype)
     inside, out = (lambda x, of=of: F.linear(x, *of()) for of in (layer.inside, layer.out))
     for (source, target), relation in zip(graph.edges.T.tolist(), graph.relations.tolist(),
@@ -85,8 +82,7 @@ def test_domains_are_kept_and_nobody_reads_them():
 # ---------------------------------------------------------------- graphs
 
 def pairs(graph):
-    return {(s, t): r for (s, t), r in zip(graph.edges.T.tolist(), graph.relations.tolist(),
-                                           strict=True)}
+    return dict(zip(map(tuple, graph.edges.T.tolist()), graph.relations.tolist(), strict=True))
 
 
 def test_a_path_joins_neighbours_both_ways_or_forward_and_three_in_a_row():

@@ -8,7 +8,7 @@ from geolab.probes import future_influence, influence
 
 T = 5
 VECTORS = normal(2, T, 3)
-TOKENS = torch.tensor([[3, 1, 4, 1, 5], [2, 7, 1, 8, 2]])
+TOKENS = torch.tensor([[0, 1, 1, 0, 1]])  # one sequence, so that each token's change shows
 
 
 def mixed_by(matrix):
@@ -17,22 +17,17 @@ def mixed_by(matrix):
 
 
 def over_tokens(f):
-    return lambda tokens: f(F.one_hot(tokens, 10).double())
+    return lambda tokens: f(F.one_hot(tokens, 2).double())
 
 
 RUNNING_SUM = torch.ones(T, T).tril()
 ONE_AHEAD = torch.eye(T) + torch.ones(T, T).tril(1).triu(1) * 1e-6
-POOLED = torch.eye(T) + 1 / T
 
 
-def test_influence_on_vectors_is_the_mixing_matrix_up_to_one_factor_a_row():
+def test_influence_is_the_mixing_matrix_for_vectors_up_to_one_factor_a_row():
     matrix = normal(T, T, seed=1)
     measured = influence(mixed_by(matrix), VECTORS)
-    assert measured.shape == (T, T)
     assert_close(measured / measured[:, :1], matrix.abs() / matrix[:, :1].abs())
-
-
-def test_influence_on_tokens_is_the_change_that_a_replacement_makes():
     assert_close(influence(over_tokens(mixed_by(ONE_AHEAD)), TOKENS), ONE_AHEAD.double())
 
 
@@ -41,8 +36,7 @@ def test_influence_on_tokens_is_the_change_that_a_replacement_makes():
 def test_the_future_is_read_by_a_leak_alone_even_by_a_faint_one(wrap, x):
     before = x.clone()
     assert future_influence(wrap(mixed_by(RUNNING_SUM)), x) == 0
-    for leaky in (ONE_AHEAD, POOLED):
-        assert future_influence(wrap(mixed_by(leaky)), x) > 1e-7
+    assert future_influence(wrap(mixed_by(ONE_AHEAD)), x) > 1e-7
     matrix = RUNNING_SUM.clone()
     matrix[1, T - 1] = 1
     entries = influence(wrap(mixed_by(matrix)), x).triu(1).nonzero().tolist()
@@ -51,9 +45,9 @@ def test_the_future_is_read_by_a_leak_alone_even_by_a_faint_one(wrap, x):
 
 
 def test_a_product_that_vanishes_in_value_but_not_in_derivative_shows():
-    x = VECTORS.clone().requires_grad_()
-    with torch.no_grad():
-        x[:, 1] = 0  # the next input is zero, yet its derivative is there
+    x = VECTORS.clone()
+    x[:, 1] = 0  # the next input is zero, yet its derivative is there
+    x.requires_grad_()
     assert future_influence(lambda x: x + x.roll(-1, dims=1).square() + x.roll(-1, dims=1), x) > 0
     assert x.grad is None
 

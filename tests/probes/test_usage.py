@@ -42,16 +42,3 @@ def test_a_change_is_that_of_the_network_with_the_mean_in_the_streams_place(loss
             after = through(k, stream)
             assert_close(change, after - before if loss else
                          (after - before).norm() / before.norm())
-
-
-def test_a_stream_that_nobody_reads_can_go():
-    model, x = trunk("hyper", dynamic=False, streams=2)
-    table = torch.tensor([[1, 1, 1, 0], [0.5, 0, 0, 1]])   # of each stream: its b, a and row of Hᵀ
-    with torch.no_grad():
-        for layer in model.layers:
-            layer.residual.static.copy_(table.flatten())
-        layer.residual.static.view(2, 4)[1, 3] = 0             # nor does the head hear it
-    for step in stream_usage(model, x)[1:]:
-        assert step.read.tolist() == [1, 0] and step.change[1] == 0 < step.change[0]
-
-

@@ -55,13 +55,6 @@ def networks(residual, layers=2, **options):
     return network, plain
 
 
-def train(network, steps, lr=1.0):
-    for _ in range(steps):
-        network.zero_grad()
-        network(vectors(2, 5, WIDTH)).cos().sum().backward()
-        torch.optim.SGD(network.parameters(), lr=lr).step()
-
-
 # options with which a residual has other parameters, or starts them elsewhere
 _SERIES = [{"start": "published"}, {"nets": "separate"}, {"maps": "published"}]
 _OTHER = {
@@ -82,6 +75,7 @@ _OTHER = {
     "delta-product": [{"factors": 3, "beta_fixed": 2.0}], "denseformer": [{"block": 1}],
     "muddformer": [{"block": 1}],
     "emhc-stream": [{"start": "published"}], "emhc-mixer": [{"start": "published"}],
+    "benchmark-delta": [{"pool": "sequence"}],
 }
 # those that may stand around any sublayer
 ANYWHERE = [name for name, residual in residuals.REGISTRY.items() if not residual.needs_values]

@@ -1,16 +1,18 @@
-"""An option that is given has an effect, or is refused with the one that leaves it without."""
+"""An option has an effect, or is refused: a wrong one, and one that another leaves without."""
 
+import re
+from math import inf, nan
 from unittest.mock import patch
 
 import pytest
 import torch
-from shared import shaken, stack
+from shared import FORMS, WIDTH, shaken, stack
 from torch import nn
 
-from geolab.models import TransformerConfig
+from geolab.models import Transformer, TransformerConfig
 from geolab.models.layers import Attention
 from geolab.penalties import collect_penalties
-from geolab.residuals import REGISTRY, Normed
+from geolab.residuals import REGISTRY, Additive, Normed, make_residual
 from geolab.residuals.base import options_of
 from geolab.residuals.delta import VALUES
 from geolab.residuals.delta_matrix import COMPRESSORS
@@ -126,3 +128,131 @@ def test_an_option_has_an_effect_or_is_refused_and_is_refused_only_without(resid
             acting |= {name for name in names - set(form) if acts(residual, form, alone, name)}
     # in two forms of MGT it takes one value
     assert names - acting <= ({"erase"} if residual.startswith("mgt-") else set())
+
+
+# ---------------------------------------------------------------- what is refused
+
+WORDS = [(name, option) for name, residual in REGISTRY.items()
+         for option, default in options_of(residual).items()
+         if isinstance(default, str | bool | tuple) and option != "normalise"]  # takes anything
+
+
+@pytest.mark.parametrize("name, option", WORDS)
+def test_an_unknown_word_is_refused_by_the_option_s_name(name, option):
+    with pytest.raises(ValueError, match=f"^{option} must be (one of|left out) "):
+        make_residual(name, 16, **{option: "no such"})
+
+
+@pytest.mark.parametrize("name, options", FORMS)
+def test_make_residual_keeps_the_options(name, options):
+    assert make_residual(name, 16, **options).options == options
+
+
+FINITE = [("mhc", "diagonal"), ("mgt", "alpha_init"), ("emhc-cayley", "beta_init"),
+          ("scaled", "state"), ("scaled", "update"), ("value-residual", "first_weight"),
+          ("value-residual", "own_weight"), ("layer-scale", "start"), ("norm-preserving", "start"),
+          *((name, "gate_bias") for name in ("emhc-hybrid", "emhc-geodesic", "emhc-stream"))]
+POSITIVE = [("mgt", "beta_scale"), ("jpmhc", "temperature"), ("jpmhc", "alpha"),
+            ("emhc-cayley", "beta_init"), ("emhc-mixer", "norm_eps"),
+            ("norm-preserving", "temperature")]
+NOT_NEGATIVE = [*((name, "eps") for name in ("delta", "delta-product", "mhc", "gated-streams",
+                                             "attnres", "norm-preserving")),
+                *((name, "norm_eps") for name in ("delta", "delta-matrix", "mhc")),
+                *((name, "penalty") for name in ("emhc-hybrid", "emhc-stream", "emhc-mixer")),
+                ("mhc", "write_eps"), ("gated-streams", "std"), ("deepnorm", "alpha")]
+COUNTED = [("mhc", "iterations"), ("jpmhc", "steps"), ("hyper", "streams"),
+           ("delta-product", "factors"), ("delta-matrix", "kernel"), ("gated-streams", "rank"),
+           ("laurel", "rank"), ("emhc-stream", "hidden"), ("emhc-mixer", "hidden"),
+           *((name, "block") for name in ("attnres", "denseformer", "muddformer"))]
+FEWEST_TWO = [("delta-matrix", "channels"), *((name, "streams") for name in (
+    "mhc", "single-pass", "gated-streams", "jpmhc", "emhc-stream", "emhc-mixer"))]
+RANGE = "lie strictly between 0 and 2"
+REFUSED = [  # residual, options, what it says of them
+    *((name, {option: nan}, f"{option} must be a finite number, got nan")
+      for name, option in FINITE),
+    *((name, {option: 0}, f"{option} must be positive, got 0") for name, option in POSITIVE),
+    *((name, {option: -1}, f"{option} must be at least 0, got -1")
+      for name, option in NOT_NEGATIVE),
+    *((name, {option: 0}, f"{option} must be at least 1, got 0") for name, option in COUNTED),
+    *((name, {option: 1}, f"{option} must be at least 2, got 1") for name, option in FEWEST_TWO),
+    *((name, {"beta_init": end}, f"beta_init must {RANGE}, got {end}")
+      for name in ("delta", "delta-product") for end in (0.0, 2.0)),
+    *((name, {"beta_fixed": out}, f"beta_fixed must be from 0 to 2, got {out}")
+      for name in ("delta", "delta-product") for out in (-0.5, 2.5)),
+    ("delta", {"map": "v", "value": "constant"}, "value='constant' can't be read"),
+    ("delta", {"map": "v", "value": "normed-linear"}, "value='normed-linear' can't be read"),
+    ("delta-matrix", {"map": "v", "direction_reads": "sum"}, "direction_reads must be one of"),
+    ("delta-matrix", {"normalize": False}, "normalize=False needs erase=False"),
+    ("mhc", {"mix": "kronecker", "streams": 3}, "streams must be a power of 2"),
+    ("mhc", {"mix": "permutations", "streams": 7}, "streams must be at most 6"),
+    ("jpmhc", {"retraction": "exact", "streams": 3}, "closed form for 4 streams"),
+    ("mgt", {"beta_init": 2.0}, "beta_init must lie strictly between beta_offset ± beta_scale = 0"),
+    ("mgt", {"beta_offset": 0.0}, "beta_offset ± beta_scale = -1 and 1, got 1.0"),
+    ("mgt-token", {"erase": False}, "erase must be one of True, got False"),
+    ("emhc-cayley", {"width": 18}, "width must be divisible by streams"),
+    ("emhc-cayley", {"streams": 1}, "at least 2 of them, got width 16 and streams 1"),
+    ("emhc-geodesic", {"width": 12}, "width must be divisible by 2 · streams"),
+    ("emhc-cayley", {"hidden_ratio": 0}, "hidden_ratio must lie between 0 and width = 16, got 0"),
+    ("emhc-cayley", {"hidden_ratio": 17}, "hidden_ratio must lie between 0 and width = 16, got 17"),
+    ("benchmark-delta", {"width": 3}, "width must be at least 4, got 3"),
+    ("benchmark-mhc", {"width": 10}, "width must be divisible by 4, got 10"),
+    ("norm-preserving", {"floor": 2}, "floor must be from 0 to 1, got 2"),
+    ("emhc-cayley", {"streams": 1.5}, "streams must be a whole number, got 1.5"),
+    ("mhc", {"mix": "orthostochastic", "blocks": 0}, "blocks must be at least 1, got 0"),
+    ("mhc", {"diagonal": inf}, "diagonal must be a finite number, got inf"),
+    ("detla", {}, f"unknown residual 'detla'; known: {', '.join(sorted(REGISTRY))}"),
+]
+
+
+@pytest.mark.parametrize("name, options, said", REFUSED, ids=str)
+def test_a_value_that_does_not_fit_is_refused(name, options, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        make_residual(name, **{"width": 16} | options)
+
+
+@pytest.mark.parametrize("residual, option, said", [
+    # of its base classes too, but not what it gives these itself
+    ("delta", "gamma", "residual 'delta' has no option 'gamma'; its options: map, gate, "),
+    ("delta", "channels", "residual 'delta' has no option 'channels'; "),
+    ("emhc-cayley", "sizes", "residual 'emhc-cayley' has no option 'sizes'; "),
+    ("benchmark-jpmhc", "gamma", "its options: streams, mix, retraction"),
+    (Additive, "gamma", "residual 'Additive' has no option 'gamma'; its options: none")])
+def test_an_unknown_option_is_refused_with_those_that_it_has(residual, option, said):
+    with pytest.raises(TypeError, match=re.escape(said)):
+        make_residual(residual, 8, **{option: 1})
+
+
+def made_for(name, index=0, **options):
+    return make_residual(name, WIDTH, index, 6, **options)
+
+
+def network(name, **changes):
+    config = TransformerConfig(**{"width": WIDTH, "layers": 1, "heads": 2} | changes)
+    return Transformer(config, name)
+
+
+class Far(Additive):
+    reach = 6
+
+
+ONE, MATRIX = torch.ones(2, 3, WIDTH), torch.ones(2, 3, WIDTH, 4)
+NO_VALUES = "^the sublayer of ValueResidual must be attention that takes values"
+
+
+@pytest.mark.parametrize("call, said", [
+    *((lambda around=around: made_for("delta", context="sublayer")(ONE, around),
+       "^context='sublayer' needs a sublayer with a norm, ")
+      for around in (torch.tanh, Normed(torch.tanh))),
+    (lambda: made_for("delta-matrix", 1, tied=True)(MATRIX, torch.tanh),
+     "^with tied=True every second sublayer reads through "),
+    (lambda: made_for("delta-matrix", beta_reads="mean").coefficients(ONE, torch.tanh),
+     "^a generator that pools the state needs it: "),
+    *((lambda around=around, index=index: made_for("value-residual", index)(
+        torch.cat([ONE, ONE], -1), around), NO_VALUES) for index in (0, 2)
+      for around in (torch.tanh, Normed(torch.tanh), Normed(torch.tanh, takes_views=True))),
+    (lambda: network("value-residual", norm_at="post"), "^norm_at='post' normalises streams"),
+    (lambda: network(Far, max_length=5), "^max_length must be at least 6, .*Far.*, got 5$")])
+def test_a_place_that_does_not_fit_is_refused(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()
+    assert Additive(WIDTH).reach == 1 and network(Far, max_length=6)

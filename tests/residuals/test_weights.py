@@ -1,15 +1,16 @@
-"""Laws of all residuals: where weights start, in which dtype they learn, where they are read."""
+"""Laws of all residuals' weights: how they start, what decays, in which dtype they learn and stay
+right, and where they are read.
+"""
 
 import copy
 from functools import partial
 
 import pytest
 import torch
-from shared import FORMS, shaken, stack, through
+from shared import FORMS, normal, shaken, stack, through
 from torch import nn
 from torch.testing import assert_close
 
-from geolab import residuals
 from geolab.models import (
     ContinuousModel,
     GeometricConfig,
@@ -19,7 +20,10 @@ from geolab.models import (
     Transformer,
 )
 from geolab.models import TransformerConfig as Config
-from geolab.residuals import Additive, Cayley, decaying
+from geolab.residuals import REGISTRY, Additive, Cayley, decaying
+from geolab.tasks import RandomTokens
+from geolab.training import Budget, fit
+from studies.engine.decay import every_matrix_decays
 
 every_form = pytest.mark.parametrize("name, options", FORMS)
 LEARNERS = [(name, options) for name, options in FORMS if [*stack(name, **options).parameters()]]
@@ -161,21 +165,77 @@ def test_a_copy_starts_decays_and_computes_alike(name, options):
         residuals_alone(part)
     for key, value in made.state_dict().items():
         assert torch.equal(again.state_dict()[key], value), key
-    assert residuals.make_residual(name, 16, **options).options == dict(sorted(options.items()))
+
+
+# ---------------------------------------------------------------- what decays
+
+TABLES = ("kernel", "expander.weight", "entry.weight", "exit.weight", "norm.weight",
+          "static.weight")
+
+
+@every_form
+def test_what_decays_is_a_matrix_that_multiplies_features(name, options):
+    made = stack(name, **options)
+    matrices = {key for key, p in made.named_parameters() if p.ndim >= 2}
+    assert decaying(made) == {key for key in matrices if not key.endswith(TABLES)}
+
+
+def test_outside_of_residuals_all_that_has_two_axes_decays_and_a_residual_of_one_s_own_says_what():
+    class Own(Additive):
+        decayed = ("map",)
+
+        def __init__(self, width, index=0, count=1):
+            super().__init__(width, index, count)
+            self.map, self.table = (nn.Parameter(torch.ones(width, width)) for _ in range(2))
+            self.inner = nn.Linear(width, width)
+
+    model = TokenModel(Transformer(Config.benchmark(width=16, layers=1, heads=2), Own), 9)
+    names = decaying(model)
+    layer = "trunk.layers.0."
+    assert {"embedding.weight", "trunk.position", f"{layer}mix.qkv.weight"} <= names
+    assert {f"{layer}residual.map", f"{layer}residual.inner.weight"} <= names
+    assert f"{layer}residual.table" not in names and f"{layer}norm.weight" not in names
+
+
+class Still(RandomTokens):
+    """A loss that no weight moves, so that decay alone does."""
+
+    def loss(self, prediction, target):
+        return 0 * prediction.sum()
+
+
+def shrunk(model):
+    """The names of the parameters that become shorter in two steps."""
+    before = {key: p.detach().clone() for key, p in model.named_parameters()}
+    fit(model, Still(length=4, vocabulary=8, train=8, validation=2),
+        Budget(steps=2, batch=2, warmup=0, lr=0.1), progress=False)
+    ratio = {key: p.norm() / before[key].norm() for key, p in model.named_parameters()}
+    assert all(r < 0.999 or r == 1 or r.isnan() for r in ratio.values())
+    return {key for key, r in ratio.items() if r < 0.999}
+
+
+@pytest.mark.parametrize("name, options", [
+    ("jpmhc", {}), ("delta-matrix", {"expand": "conv"}), ("emhc-hybrid", {"penalty": 0.0})])
+def test_fit_shrinks_what_decays_and_a_study_may_shrink_all_matrices(name, options):
+    def model():
+        torch.manual_seed(0)
+        return TokenModel(Transformer(Config(width=16, layers=1, heads=2), name, **options), 8)
+
+    one = model()
+    matrices = {key for key, p in one.named_parameters() if p.ndim >= 2 and p.any()}
+    wanted = {key for key in decaying(one) if one.get_parameter(key).any()}
+    assert shrunk(one) == wanted
+    assert shrunk(every_matrix_decays(model())) == matrices
 
 
 # ---------------------------------------------------------------- in which dtype they learn
-
-def vectors(*shape, dtype=torch.float32):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(0)).to(dtype)
-
 
 @pytest.mark.parametrize("name, options, dtype", [
     *((*form, torch.bfloat16) for form in LEARNERS),
     *((*form, torch.float16) for form in LEARNERS if not form[1])])
 def test_a_half_state_keeps_its_dtype_beside_weights_of_float32(name, options, dtype):
     made = shaken(stack(name, **options), 0.05)
-    x, seen = vectors(2, 5, 16, dtype=dtype), []
+    x, seen = normal(2, 5, 16, dtype=dtype), []
 
     def sublayer(x):
         seen.append(x.dtype)
@@ -199,7 +259,7 @@ def test_weights_that_learn_beside_a_float32_state_learn_beside_a_half_one(name,
         before = {key: p.detach().clone() for key, p in made.named_parameters()}
         learns = dict.fromkeys(before, False)
         optimizer = torch.optim.AdamW(made.parameters(), lr=3e-4, weight_decay=0.0)
-        x, target = vectors(4, 6, 16, dtype=dtype), vectors(6, 16)
+        x, target = normal(4, 6, 16, dtype=dtype), normal(6, 16, dtype=torch.float32)
         for _ in range(2):  # what multiplies zeros learns from the second step on
             optimizer.zero_grad()
             (through(made, x, lambda x: 2 * x.sin()).float() - target).square().mean().backward()
@@ -213,6 +273,84 @@ def test_weights_that_learn_beside_a_float32_state_learn_beside_a_half_one(name,
     for key, entries in wanted.items():
         assert (moved[1][key] | ~entries).all(), key
     assert any(entries.any() for entries in wanted.values())
+
+
+# their norm is PyTorch's, which gives 0 where float32 can't hold a square
+OF_PYTORCH = {"delta", "delta-matrix", "delta-product", "emhc-mixer"}
+
+
+def at_scale(made, scale, dtype):
+    """A network's output around sublayers with a constant output: no norm but the residuals'."""
+    first, second = torch.Generator().manual_seed(0), torch.Generator().manual_seed(1)
+    state = made[0].expand(scale * torch.randn(2, 5, made[0].outer, generator=first).to(dtype))
+    state = state + scale * torch.randn(state.shape, generator=second).to(dtype)
+    for residual in made:
+        state = residual(state, lambda u: torch.linspace(-1, 1, u.shape[-1]).to(u).expand_as(u))
+    return made[-1].reduce(state)
+
+
+@torch.no_grad()
+@every_form
+def test_a_state_of_any_size_gives_what_float64_gives_or_no_number(name, options):
+    made = shaken(stack(name, 16, **options))
+    of_pytorch = name in OF_PYTORCH or options.get("norm") == "rms"
+    scales = (1.0, 1e10, 1e18, *([] if of_pytorch else [1e25, 1e30]))
+    found = [at_scale(made, scale, torch.float32) for scale in scales]
+    made.double()
+    for scale, ours in zip(scales, found, strict=True):
+        wanted = at_scale(made, scale, torch.float64)
+        loud = scale > 1e18 and not ours.isfinite().all()
+        assert loud or (ours - wanted).norm() <= 1e-4 * wanted.norm(), scale
+
+
+# ---------------------------------------------------------------- under autocast
+
+def network(name, **options):
+    torch.manual_seed(0)
+    config = Config.benchmark(width=16, layers=2, heads=2, max_length=8)
+    return Transformer(config, name, **options)
+
+
+@pytest.mark.parametrize("name, options", [*((name, {}) for name in sorted(REGISTRY)),
+                                           ("benchmark-delta", {"pool": "sequence"})])
+def test_a_state_keeps_its_dtype_under_autocast_and_a_step_of_training_is_finite(name, options):
+    trunk, x = network(name, **options), normal(3, 7, 16, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        state = trunk.layers[0].residual.expand(x)
+        for layer in trunk.layers:
+            state = layer(state)
+            assert state.dtype == torch.float32
+        output = trunk(x)
+        loss = output.float().square().mean()
+    loss.backward()
+    assert all(p.grad.isfinite().all() for p in trunk.parameters())
+    assert_close(output.float(), trunk(x), rtol=0, atol=0.1)
+
+
+def gram(found):
+    return found.mix.mT @ found.mix
+
+
+OPERATORS = [  # of these sums, or products, is the identity or 1 in float32
+    *((name, options, gram) for name, options in (
+        ("emhc-cayley", {}), ("emhc-hybrid", {"gate": "hard"}), ("emhc-geodesic", {}),
+        ("emhc-exact", {}), ("emhc-stream", {"gate": "hard"}), ("jpmhc", {"retraction": "exact"}),
+        ("benchmark-jpmhc", {"retraction": "exact"}))),
+    ("mhc", {}, lambda found: found.mix.sum(-1)),
+    ("benchmark-mhc", {}, lambda found: found.mix.sum(-2)),
+    *((name, {}, lambda found: found.direction.norm(dim=-1))
+      for name in ("delta", "benchmark-delta"))]
+
+
+@pytest.mark.parametrize("name, options, measure", OPERATORS)
+def test_an_operator_is_what_it_is_under_autocast_too(name, options, measure):
+    first, second, *_ = shaken(network(name, **options)).layers
+    with torch.autocast("cpu", torch.bfloat16):
+        state = first(first.residual.expand(normal(3, 7, 16, dtype=torch.float32)))
+        found = second.residual.observe(state, second.sublayer)
+    found = measure(found)
+    wanted = torch.eye(found.shape[-1]) if found.ndim == 4 else torch.ones(())
+    assert_close(found, wanted.expand_as(found), rtol=0, atol=1e-6)
 
 
 # ---------------------------------------------------------------- where they are read
@@ -245,4 +383,5 @@ def test_weights_are_read_where_their_module_is_called(name, options):
 @pytest.mark.parametrize("kind", ["transformer", "lite", "full", "moe"])
 def test_so_are_those_of_the_geometric_models(kind):
     config = GeometricConfig(width=16, heads=2, hidden=24, triangles=kind == "full")
-    same_when_brought(GeometricTransformer(config, kind).eval(), vectors(2, 5, 16))
+    x = normal(2, 5, 16, dtype=torch.float32)
+    same_when_brought(GeometricTransformer(config, kind).eval(), x)
