@@ -24,17 +24,8 @@ def test_a_call_drops_every_fifth_feature_from_its_number_on():
             assert torch.equal(F.dropout(x, 0.0), x)                   # neither
 
 
-def test_it_ends_where_it_ends():
-    before = F.dropout, F.scaled_dot_product_attention
-    with pytest.raises(RuntimeError), dropout_by_rule():
-        assert F.dropout is not before[0]
-        raise RuntimeError
-    assert before == (F.dropout, F.scaled_dot_product_attention)
-
-
 @pytest.mark.parametrize("mask", ["none", "boolean", "of numbers", "causal"])
 def test_attention_drops_weights_the_same_in_both_of_torchs_ways(mask):
-    torch.manual_seed(0)
     attention = nn.MultiheadAttention(8, 2, dropout=0.3, batch_first=True)
     x, ahead = torch.randn(3, 6, 8), torch.ones(6, 6, dtype=torch.bool).triu(1)
     given = {"none": None, "of numbers": torch.zeros(6, 6).masked_fill(ahead, -torch.inf)}
@@ -48,30 +39,18 @@ def test_attention_drops_weights_the_same_in_both_of_torchs_ways(mask):
 
 
 # what another option would do to a model whose public form agrees with ours
-CHANGES = [
-    ("gt-lite", "lite", {"dropout": 0.2}),
-    ("gt-lite", "lite", {"dropout_at": ("hidden", "A")}),
-    ("gt-full", "full", {"dropout_at": ("weights", "A")}),
-    ("gt-moe", "moe", {"dropout_at": ("weights", "hidden", "A")}),
-    ("gt-decoder", "decoder", {"dropout_at": ("weights", "hidden", "A")}),
-    ("gt-sudoku-gt", "sudoku-gt", {"dropout_at": ("weights", "hidden", "A")}),
-    ("gt-sudoku-gt", "sudoku-gt", {"dropout_at": ("A", "F")}),
-    ("gt-sudoku-transformer", "sudoku-transformer", {"activation": "relu"}),
-    ("gt-words-gt", "words-gt", {"masked": False}),
-    ("gt-words-gt", "words-gt", {"masked": False, "causal": True}),
-    ("gt-words-gt", "words-gt", {"dropout_at": ("weights", "hidden", *"ACF")}),
-    ("gt-words-transformer", "words-transformer", {"dropout_at": ("weights", "hidden", "A")}),
-    ("gt-words-transformer", "words-transformer", {"positions": "none"}),
-]
-
-
-@pytest.mark.parametrize("label, key, change", CHANGES)
-def test_another_option_is_seen(label, key, change):
-    public = ROWS[label]
+@pytest.mark.parametrize("key, change", [
+    ("lite", {"dropout": 0.2}), ("lite", {"dropout_at": ("hidden", "A")}),
+    ("full", {"dropout_at": ("weights", "A")}),
+    ("moe", {"dropout_at": ("weights", "hidden", "A")}),
+    ("decoder", {"dropout_at": ("weights", "hidden", "A")}),
+    ("sudoku-gt", {"dropout_at": ("weights", "hidden", "A")}),
+    ("sudoku-transformer", {"activation": "relu"}),
+    ("words-gt", {"masked": False, "causal": True}),
+    ("words-transformer", {"positions": "none"})], ids=str)
+def test_another_option_is_seen(key, change):
+    public = ROWS[f"gt-{key}"]
     sizes = public.build.keywords
-
-    def changed() -> nn.Module:
-        return LECTURE[key].make(**sizes | change)
-
-    other = Public(label, public.source, public.name, public.ours, changed, public.translate)
-    assert agreement(public).output < 1e-5 < 1e-3 < agreement(other).output
+    other = Public(public.label, public.source, public.name, public.ours,
+                   lambda: LECTURE[key].make(**sizes | change), public.translate)
+    assert agreement(other).output > 1e-3

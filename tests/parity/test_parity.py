@@ -5,28 +5,24 @@ from dataclasses import replace
 import pytest
 import torch
 
-from studies.parity import PUBLIC, RELEASED, agreement
+from studies.parity import PUBLIC, RELEASED, agreement, table
 from studies.parity.public import FIXTURES
-from studies.parity.table import rows, text
 
 TOLERANCE = 1e-5
+every_row = pytest.mark.parametrize("public", PUBLIC, ids=lambda public: public.label)
 
 
-@pytest.mark.parametrize("public", PUBLIC, ids=lambda public: public.label)
+@every_row
 def test_same_function_and_same_gradients(public):
     found = agreement(public)
     assert found.output < TOLERANCE
     assert found.gradient < TOLERANCE, found.worst
-
-
-@pytest.mark.parametrize("public", PUBLIC, ids=lambda public: public.label)
-def test_a_fixture_says_how_it_was_made(public):
     made = public.fixture.made
     assert set(made) == {"repository", "commit", "file", "model", "how"}
     assert len(made["commit"]) == 40
 
 
-@pytest.mark.parametrize("public", PUBLIC, ids=lambda public: public.label)
+@every_row
 def test_a_wrong_weight_is_seen(public):
     """A twentieth more in one number of ours: the check can fail."""
     # in one number, because a model may not depend on the scale of a whole matrix
@@ -42,16 +38,27 @@ def test_a_wrong_weight_is_seen(public):
         weights[name].copy_(original)
 
 
-def test_every_fixture_is_a_row():
-    assert {path.stem for path in FIXTURES.glob("*.npz")} == {public.label for public in PUBLIC}
-
-
-def test_table_has_a_line_per_model():
-    assert len(rows(PUBLIC[:2])) == len(PUBLIC[:2])
-    assert text().count("\n") == len(PUBLIC) + len(RELEASED) + 1  # the library's version
-
-
 def test_a_forgotten_weight_is_refused():
     forgetful = replace(PUBLIC[0], translate=lambda weights: {"nothing": torch.zeros(1)})
     with pytest.raises(ValueError, match="every weight of ours"):
         agreement(forgetful)
+
+
+# ---------------------------------------------------------------- the tables
+
+def test_every_fixture_is_a_row_and_every_row_a_line():
+    assert {path.stem for path in FIXTURES.glob("*.npz")} == {public.label for public in PUBLIC}
+    assert table.text().count("\n") == len(PUBLIC) + len(RELEASED) + 1  # the library's version
+    assert table.table(PUBLIC[:2]).count("<tr id=") == 2
+    page = table.released(RELEASED[:2])
+    assert page.count("<tr id=") == 2 and table.library() in page
+
+
+@pytest.mark.parametrize("got, said", [("5.23.0", False), ("5.24.0", True)])
+def test_a_library_that_isn_t_the_pinned_one_is_said(monkeypatch, tmp_path, got, said):
+    pins = tmp_path / "requirements.txt"
+    pins.write_text("timm==1\ntransformers==5.23.0  # why\n")
+    monkeypatch.setattr(table, "PINS", pins)
+    monkeypatch.setattr(table, "version", {"transformers": got}.__getitem__)
+    assert got in table.library()
+    assert ("isn't the pinned 5.23.0" in table.library()) == said

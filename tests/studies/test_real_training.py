@@ -26,8 +26,5 @@ def test_the_search_ends_where_all_neighbours_are_worse(best):
         assert not missing
         assert rates == (best if residual else (best[0], START[arm][1]))
         assert len([key for key in found if key.startswith(f"report/{arm}/")]) == len(SEEDS)
-
-
-def test_a_start_at_the_optimum_costs_the_neighbours_alone():
-    assert len(searched("mhc", made(START["mhc"]))) == 5
-    assert len(searched("plain", made(START["mhc"]))) == 3
+    if best == START["mhc"]:  # then it costs the neighbours alone
+        assert len(searched("mhc", found)) == 5 and len(searched("plain", found)) == 3

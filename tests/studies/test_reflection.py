@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from shared_studies import count
 
 from geolab.tasks import Negation
 from geolab.training import fit
@@ -15,6 +16,8 @@ from studies.engine.results import stored
 from studies.experiments import reflection
 
 SMALL = Negation(dim=8, train=500, validation=10)
+ARMS = reflection.small()
+SEARCHED = [arm for arm in ARMS if arm.part == "searched"]
 
 
 def test_a_held_gate_leaves_one_branch_to_the_last_bit():
@@ -33,55 +36,43 @@ def test_the_path_ends_with_the_alignment_that_is_measured():
                         abs_tol=1e-4)
 
 
-def run(model, seed, **measured):
-    return {"model": model, "seed": seed, "lr": 1e-3, "evaluated_at": [50],
-            "validation_loss": [0.5],
-            "measured": {"alignment": 0.9} | measured}
+# ---------------------------------------------------------------- the file
+
+DIVERGED = {"model": "delta", "seed": 42, "lr": 1e-3, "diverged": True}
 
 
-@pytest.mark.parametrize("seeds", [(42,), (42, 123)])
-def test_runs_of_all_sizes_lie_in_one_list(seeds):
-    tasks = {f"{size} inputs": Negation(train=size) for size in (500, 10)}
-    runs = [run("delta", seed, beta=1.5) for seed in seeds]
+def run(seed):
+    return {"model": "delta", "seed": seed, "lr": 1e-3, "evaluated_at": [50],
+            "validation_loss": [0.5], "measured": {"alignment": 0.9, "beta": 1.5}}
+
+
+def arranged(seeds, runs, parts):
     found = {part: {"seeds": list(seeds), "parameters": {"delta": 7}, "runs": runs}
-             for part in tasks}
-    content = reflection.arrange(found, tasks, "cpu")
+             for part in parts}
+    tasks = {part: Negation(train=10 if part == "10 inputs" else 500) for part in parts}
+    return reflection.arrange(found, tasks, "cpu")
+
+
+@pytest.mark.parametrize("seeds, deviation", [((42,), None), ((42, 123), 0.0)])
+def test_runs_of_all_sizes_lie_in_one_list(seeds, deviation):
+    content = arranged(seeds, [run(seed) for seed in seeds], ["500 inputs", "10 inputs"])
     in_order = [(size, seed) for size in (500, 10) for seed in seeds]
     assert [(r["train"], r["seed"]) for r in content["runs"]] == in_order
     assert content["runs"][0]["validation_loss"] == 0.5 and content["runs"][0]["beta"] == 1.5
-    assert content["reproduces"]["rows"].keys() == {"DDL beta", "DDL alignment"}
-    deviation = None if len(seeds) == 1 else 0.0
-    assert content["reproduces"]["rows"]["DDL beta"]["10"] == (1.5, deviation)
+    rows = content["reproduces"]["rows"]
+    assert rows.keys() == {"DDL beta", "DDL alignment"}
+    assert rows["DDL beta"]["10"] == (1.5, deviation)
 
 
-def test_runs_that_diverged_are_kept_and_counted_in_no_table():
-    tasks = {"500 inputs": Negation(train=500)}
-    diverged = {"model": "delta", "seed": 42, "lr": 1e-3, "diverged": True}
-    found = {"500 inputs": {"seeds": [42], "parameters": {"delta": 7}, "runs": [diverged]}}
-    content = reflection.arrange(found, tasks, "cpu")
+def test_searched_runs_stand_apart_and_those_that_diverged_are_in_no_table():
+    content = arranged([42], [DIVERGED], ["500 inputs", "searched"])
     assert content["runs"] == [{"model": "delta", "train": 500, "seed": 42, "diverged": True}]
-    assert "reproduces" not in content
-
-
-def test_every_model_is_searched_for_at_the_largest_size_and_stands_apart():
-    arms = reflection.small()
-    searched = [arm for arm in arms if arm.part == "searched"]
-    largest = {arm.name for arm in arms if arm.part == "500 inputs"}
-    assert {arm.name for arm in searched} == largest and len(searched) == 13
-    assert all(arm.protocol.searches and arm.task.train == 500 for arm in searched)
-    assert all(arm.budget.batch == min(32, arm.task.train) for arm in arms)
-    tasks = {"500 inputs": Negation(train=500), "searched": Negation(train=500)}
-    found = {part: {"seeds": [42], "parameters": {"delta": 7}, "runs": [run("delta", 42)]}
-             for part in tasks}
-    content = reflection.arrange(dict(found), tasks, "cpu")
-    assert content["searched"] is found["searched"] and len(content["runs"]) == 1
+    assert content["searched"]["runs"] == [DIVERGED] and "reproduces" not in content
 
 
 def test_the_stored_runs_are_of_each_arm_on_each_of_its_seeds():
-    expected = {(arm.name, arm.task.train, seed) for arm in reflection.small()
-                if arm.part != "searched" for seed in arm.protocol.seeds}
+    arms = [arm for arm in ARMS if arm not in SEARCHED]
     content = stored("reflection")
-    assert {(r["model"], r["train"], r["seed"]) for r in content["runs"]} == expected
-    for arm in reflection.small():
-        count = sum(p.numel() for p in arm.build().parameters())
-        assert content["parameters"][arm.name] == count
+    assert {(r["model"], r["train"], r["seed"]) for r in content["runs"]} == {
+        (arm.name, arm.task.train, seed) for arm in arms for seed in arm.protocol.seeds}
+    assert content["parameters"] == {arm.name: count(arm.build()) for arm in arms}

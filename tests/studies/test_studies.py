@@ -1,20 +1,34 @@
-"""Every registered study: its arms can be made, and its stored file is of these arms."""
+"""Every registered study: its arms, what they measure, and its stored file, which is of them."""
 
 import json
 import pickle
-from dataclasses import asdict
-from itertools import product
 
 import pytest
 import torch
+from shared_studies import arm_of, is_of, tasks_of
 
-from studies.engine.arm import EQUAL
-from studies.engine.earlier import budget_of, key_of
+from geolab.probes import future_influence
+from studies.engine.earlier import key_of
 from studies.engine.estimate import amount
-from studies.engine.results import path_of, read
-from studies.experiments.registry import STUDIES
+from studies.engine.results import path_of, read, stored
+from studies.experiments.emhc_gates import BIASES
+from studies.experiments.registry import MEASUREMENTS, STUDIES
 
 SIZES = [(name, size) for name, study in STUDIES.items() for size in study.sizes]
+
+
+def comparisons(content):
+    """Every comparison of a file that names its protocol, however the file is arranged."""
+    if isinstance(content, dict):
+        if "protocol" in content and "runs" in content:
+            yield content
+        for value in content.values():
+            yield from comparisons(value)
+
+
+def test_every_study_has_a_name_of_its_own():
+    assert not set(STUDIES) & set(MEASUREMENTS)
+    assert all(study.name == name for name, study in (STUDIES | MEASUREMENTS).items())
 
 
 @pytest.mark.parametrize("name, size", SIZES)
@@ -38,55 +52,79 @@ def test_an_arm_is_a_value_that_another_process_can_be_handed(name):
         again = pickle.loads(pickle.dumps(arm))
         assert (again.part, again.name, again.task, again.budget, again.protocol) == (
             arm.part, arm.name, arm.task, arm.budget, arm.protocol)
-    torch.manual_seed(0)
-    one = dict(arm.build().named_parameters())
-    torch.manual_seed(0)
-    assert all(torch.equal(one[key], p) for key, p in again.build().named_parameters())
+    one, other = (dict(made.model(0).named_parameters()) for made in (arm, again))
+    assert all(torch.equal(one[key], p) for key, p in other.items())
+
+
+# the studies with models that could read the future, or are published with that leak
+READING = ("emhc_echo", "gt_text", "gt_parts", "delta_pools", "jpmhc_exact")
+CAUSAL = [pytest.param(name, arm, id=f"{name} {arm.part} {arm.name}") for name in READING
+          for arm in STUDIES[name].arms() if (name, arm.part) != ("gt_parts", "copy")]
+
+
+@pytest.mark.parametrize("name, arm", CAUSAL)
+def test_only_an_arm_that_says_so_reads_the_future(name, arm):
+    ahead = future_influence(arm.model(0), arm.batch()[0][:2])
+    assert ahead > 1e-6 if arm.name.endswith(", leak") else ahead == 0
 
 
 # ---------------------------------------------------------------- stored files
 
-def comparisons(content):
-    """Every comparison of a file that names its protocol, however the file is arranged."""
-    if isinstance(content, dict):
-        if "protocol" in content and "runs" in content:
-            yield content
-        for value in content.values():
-            yield from comparisons(value)
+# what a run gives, before its study arranges it
+FOUND = ("task", "budget", "protocol", "seeds", "parameters", "pace", "search", "runs",
+         "sensitivity", "seconds_not_quoted")
 
 
-def of(runs):
-    return {(run["model"], run["seed"]) for run in runs}
+def leaves(value):
+    """The numbers and words of a file's content, in the order of its names."""
+    if isinstance(value, dict):
+        return [leaf for key in sorted(value) for leaf in (key, *leaves(value[key]))]
+    if isinstance(value, list):
+        return [leaf for one in value for leaf in leaves(one)]
+    return [value]
 
 
-def is_of(one, arms, finished):
-    """Whether a stored comparison is of these arms, and complete for the finished ones."""
-    protocol, pace = arms[0].protocol, one["pace"]
-    slower = {arm.name for arm in arms if abs(pace.get(arm.name, 1.0) - 1) > EQUAL}
-
-    def complete(runs, seeds, names):
-        return set(product(names & finished, seeds)) <= of(runs) <= set(product(names, seeds))
-
-    names = {arm.name for arm in arms}
-    counts = {arm.name: sum(p.numel() for p in arm.build().parameters())
-              for arm in arms if arm.name in finished}
-    return (one["task"] == repr(arms[0].task) and one["budget"] == budget_of(arms[0])
-            and one["protocol"] == json.loads(json.dumps(asdict(protocol)))
-            and one["seeds"] == list(protocol.seeds)
-            and counts == {name: one["parameters"].get(name) for name in counts}
-            and complete(one["runs"], protocol.seeds, names)
-            and one["sensitivity"].keys() == {*protocol.variations}
-            and all(complete(runs, protocol.few, slower if name == "equal time" else names)
-                    for name, runs in one["sensitivity"].items()))
+def differences(found, kept, rel, abs=0.0):
+    """Where two contents differ, as they lie in a file."""
+    found = json.loads(json.dumps(found))
+    return [(one, other) for one, other in zip(leaves(found), leaves(kept), strict=True)
+            if str(one) != str(other) and (isinstance(one, str) or one != pytest.approx(
+                other, rel=rel, abs=abs))]
 
 
 @pytest.mark.parametrize("name, size", [which for which in SIZES if path_of(*which).exists()])
 def test_the_stored_file_is_of_these_arms(name, size):
-    content, by_part = read(path_of(name, size)), {}
+    """And its tables, floors and baselines are what the study makes of its runs today."""
+    content, by_part, found = read(path_of(name, size)), {}, {}
     for arm in STUDIES[name].arms(size):
         by_part.setdefault(arm.part, []).append(arm)
     for part, arms in by_part.items():
         if name == "reflection" and part != "searched":
             continue  # which has the numbers of all other parts in one list
         finished = {arm.name for arm in arms if key_of(arm) not in content["unfinished"]}
-        assert not finished or any(is_of(one, arms, finished) for one in comparisons(content)), part
+        same = [one for one in comparisons(content) if is_of(one, arms, finished)]
+        assert same or not finished, part
+        if same:
+            found[part] = {key: same[0][key] for key in FOUND}
+    if name == "reflection":
+        return
+    as_trained = json.dumps(found).replace('"rank untrained"', '"untrained"')
+    tasks = tasks_of([arm for part in found for arm in by_part[part]])
+    arranged = STUDIES[name].arrange(json.loads(as_trained), tasks, size)
+    assert not differences(arranged, {key: content[key] for key in arranged}, rel=1e-4)
+
+
+@pytest.mark.parametrize("name, part, model", [
+    ("emhc_echo", "echo", "hybrid"), ("emhc_echo", "echo", "delta, own form"),
+    *(("emhc_gates", "near_pi_multi", bias) for bias in BIASES),
+    ("gt_text", "text", "GT-Full, pre-LN"),
+    ("mgt_rank", "rank", "Standard"), ("order", "geometric", "moe, pre"),
+    ("order", "residuals", "hyper")])
+def test_what_was_measured_before_training_is_measured_again(name, part, model):
+    """The stored runs' own numbers are the reference, for a model as their first seed builds it."""
+    arm = arm_of(STUDIES[name], part, model)
+    run = next(run for one in comparisons(stored(name)) for run in one["runs"]
+               if run["model"] == model and {"untrained", "rank untrained"} & run.keys())
+    kept = run.get("untrained") or run["rank untrained"]
+    found = arm.untrained(arm.model(run["seed"]))
+    assert not differences(found, kept, rel=1e-2, abs=1e-3)

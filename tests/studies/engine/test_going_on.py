@@ -19,11 +19,9 @@ from studies.engine.run import Part, run_study
 from studies.experiments.registry import STUDIES
 
 SEARCHED = Protocol(rates=(1e-2, 1e-1), seeds=(0, 1), few=(0,), search_steps=2, widen=False,
-                    warmups=None, search_seeds=(100,), variations=("next best", "equal time"))
+                    warmups=(0.1,), search_seeds=(100,), variations=("next best", "equal time"))
 arms = partial(small_arms, SEARCHED)
-stated = partial(small_arms, Protocol.stated(1e-2, (0, 1, 2)))
-TOY, STATED = small_study(arms), small_study(stated)
-WHY = {"reason": "made by this test"}
+TOY = small_study(arms)
 
 
 def paced(folder):
@@ -39,10 +37,16 @@ def plain(content):
 
 
 @pytest.fixture
-def begun(tmp_path):
-    """The file of a study with its first arm alone, as it is written after a long night."""
+def first(tmp_path):
+    """The folder of a study whose first arm is finished, after a long night."""
     run_study(TOY, part=Part(["biased"]), folder=paced(tmp_path / "first"))
-    return plain(run_study(TOY, folder=tmp_path / "first", so_far=True))
+    return tmp_path / "first"
+
+
+@pytest.fixture
+def begun(first):
+    """The file of that study, as it is written."""
+    return plain(run_study(TOY, folder=first, so_far=True))
 
 
 @pytest.fixture
@@ -58,9 +62,11 @@ def without_time(content):
     return found
 
 
-def test_finished_arms_are_taken_from_the_file_and_the_rest_is_trained(begun, tmp_path, other,
-                                                                       capsys):
-    whole = plain(run_study(TOY, folder=tmp_path / "first"))
+def test_finished_arms_are_taken_from_the_file_and_the_rest_is_trained(begun, first, other, capsys):
+    whole = plain(run_study(TOY, folder=first))
+    assert whole["negation"]["budget"]["warmup"] == "by search"
+    fewer = whole["negation"]["sensitivity"]["equal time"]
+    assert [(run["model"], run["seed"], run["steps"]) for run in fewer] == [("linear", 0, 12)]
     begun["negation"]["pace"]["biased"] = 1.25
     capsys.readouterr()
     found = run_study(TOY, folder=other, earlier=begun)
@@ -75,7 +81,6 @@ def test_finished_arms_are_taken_from_the_file_and_the_rest_is_trained(begun, tm
     for arm, outcome in taken.values():
         every = [outcome["search"], outcome["runs"], *outcome["sensitivity"].values()]
         assert {run["model"] for runs in every for run in runs} == {arm.name}
-        assert [run["seed"] for run in outcome["runs"]] == [0, 1]
 
 
 def test_an_arm_that_lacks_a_run_is_trained(begun, other, capsys):
@@ -84,14 +89,17 @@ def test_an_arm_that_lacks_a_run_is_trained(begun, other, capsys):
     assert "biased, seed 0" in capsys.readouterr().err and "earlier" not in found
 
 
-def test_another_comparison_is_refused_and_other_code_wants_a_reason(begun, other):
-    for change in ({"task": Negation(dim=4, train=16, validation=16)},
-                   {"budget": Budget(steps=7, evaluate_every=3, warmup=1)},
-                   {"protocol": replace(SEARCHED, seeds=(0, 2))},
-                   {"engine": Engine(accumulate=2)}):
-        changed = small_study(lambda change=change: [replace(arm, **change) for arm in arms()])
-        with pytest.raises(ValueError, match=f"must have the file's {next(iter(change))}"):
-            run_study(changed, folder=other, earlier=begun)
+@pytest.mark.parametrize("change", [
+    {"task": Negation(dim=4, train=16, validation=16)},
+    {"budget": Budget(steps=7, evaluate_every=3, warmup=1)},
+    {"protocol": replace(SEARCHED, seeds=(0, 2))}, {"engine": Engine(accumulate=2)}], ids=str)
+def test_another_comparison_is_refused(change, begun, other):
+    changed = small_study(lambda: [replace(arm, **change) for arm in arms()])
+    with pytest.raises(ValueError, match=f"must have the file's {next(iter(change))}"):
+        run_study(changed, folder=other, earlier=begun)
+
+
+def test_runs_of_other_code_want_a_reason(begun, other):
     begun["trained by"] = "0123456789ab"
     with pytest.raises(ValueError, match="other code made .trained by 0123456789ab"):
         run_study(TOY, folder=other, earlier=begun)
@@ -101,24 +109,21 @@ def test_another_comparison_is_refused_and_other_code_wants_a_reason(begun, othe
 
 
 def test_finished_runs_are_taken_and_the_others_are_counted(tmp_path):
+    stated = partial(small_arms, Protocol.stated(1e-2, (0, 1, 2)))
     train(small_arms(Protocol.stated(1e-2, (0, 1)))[0], tmp_path / "toy.cpu.cpu")
-    found = run_study(STATED, folder=tmp_path, so_far=True, **WHY)
+    found = run_study(small_study(stated), folder=tmp_path, so_far=True, reason="made by this test")
     assert [run["seed"] for run in found["negation"]["runs"]] == [0, 1]
     assert found["unfinished"] == {"negation: biased": 1, "negation: linear": 3}
     searched = small_study(partial(small_arms, Protocol(variations=())))
     with pytest.raises(ValueError, match="has no finished run yet"):  # its search isn't finished
-        run_study(searched, folder=tmp_path, so_far=True, **WHY)
-    whole = run_study(STATED, folder=tmp_path, **WHY)
-    assert whole["unfinished"] == {}
-    assert whole["negation"]["runs"][:2] == found["negation"]["runs"]
+        run_study(searched, folder=tmp_path, so_far=True, reason="made by this test")
 
 
-def test_a_file_that_lacks_runs_may_grow_and_a_whole_one_may_not(tmp_path, other, monkeypatch,
-                                                                 capsys):
+def test_a_file_that_lacks_runs_may_grow_and_a_whole_one_may_not(first, other, monkeypatch, capsys,
+                                                                 tmp_path):
     monkeypatch.setitem(STUDIES, "toy", TOY)
-    out, first = tmp_path / "toy.json", paced(tmp_path / "first")
+    out = tmp_path / "toy.json"
     asked = ["toy", "--out", str(out), "--folder"]
-    run_study(TOY, part=Part(["biased"]), folder=first)
     for _ in range(2):
         assert command.main([*asked, str(first), "--so-far"]) == 0
         assert read(out)["unfinished"] == {"negation: linear": 2}

@@ -6,28 +6,25 @@ It raises only for what no machine produces by chance.
 import json
 import math
 import re
-from pathlib import Path
 
 import pytest
 
 from geolab.training import Budget, History
 from studies.engine import live as module
 from studies.engine import results
-from studies.engine.live import FOLDER, LiveError, live, stored_runs
+from studies.engine.live import LiveError, live, stored_runs
 
-ROOT = Path(__file__).resolve().parents[3]
 LABEL = re.compile(r"\blive\(\s*[\"'](\d\d)/([^\"']+)[\"']")
 
 
 def history(*losses: float) -> History:
-    return History("task", Budget(), 0, "cpu",
-                   evaluated_at=list(range(10, 10 * len(losses) + 1, 10)),
+    return History("task", Budget(), 0, "cpu", evaluated_at=[10, 20],
                    validation_loss=list(losses))
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def stored(tmp_path, monkeypatch):
-    """Chapter 99 has two cells, of three stored runs each."""
+    """Chapter 99 has three cells, of three stored runs each."""
     monkeypatch.setattr(module, "FOLDER", tmp_path)
     cells = {"losses": {"additive": {"at": [10, 20], "runs": [[4.0, 2.0], [4.2, 2.2], [3.9, 2.1]]},
                         "mhc": {"at": [10, 20], "runs": [[4.1, 1.0], [4.2, 1.5], [4.0, 1.2]]}},
@@ -39,15 +36,14 @@ def stored(tmp_path, monkeypatch):
     module._file.cache_clear()
 
 
+def gate(**runs):
+    return live("99/gate", runs, "gate", log=False)
+
+
 def test_a_run_inside_its_band_is_said_to_be(stored):
     shown = live("99/losses", {"additive": history(4.0, 2.1), "mhc": history(4.0, 1.5)}, "loss")
     assert shown.outside == [] and shown.sentence == "This run is like the 3 stored ones."
     assert "additive 2.1, stored 2 to 2.2" in shown._repr_html_()
-
-
-def test_rounding_of_what_is_stored_is_not_outside(stored):
-    assert live("99/same", {"a": 1.0000004, "b": 1.0}, "gate", log=False).outside == []
-    assert live("99/same", {"a": 1.0001, "b": 1.0}, "gate", log=False).outside == ["a"]
 
 
 @pytest.mark.parametrize("log, inside, outside",
@@ -56,15 +52,16 @@ def test_rounding_of_what_is_stored_is_not_outside(stored):
 def test_a_run_is_outside_when_further_than_half_the_range(stored, log, inside, outside):
     assert all(live("99/gate", {"γ": value}, "gate", log=log).outside == [] for value in inside)
     assert all(live("99/gate", {"γ": value}, "gate", log=log).outside == ["γ"] for value in outside)
+    # what is stored is rounded to six digits
+    assert live("99/same", {"a": 1.0000004, "b": 1.0001}, "gate", log=log).outside == ["b"]
 
 
 def test_it_says_what_it_shows(stored):
-    shown = live("99/gate", {"γ": 0.6}, "gate", log=False)
+    shown = gate(γ=0.6)
     assert "γ ends at 0.6, and the 3 stored runs end at 0.2 to 0.3" in shown.sentence
-    assert live("99/gate", {"γ": 0.25}, "gate of the last layer").caption.startswith("Gate of")
+    assert shown.caption.startswith("Gate. Mark") and "γ 0.6" in shown._repr_html_()
     assert live("99/gate", {"γ": 0.25}, "γ at the end").caption.startswith("γ at the end. Mark")
-    shown = live("99/gate", {"mine": 0.1, "γ": 0.25}, "gate")
-    assert "There are no stored runs of: mine." in shown.sentence
+    assert "There are no stored runs of: mine." in gate(mine=0.1, γ=0.25).sentence
     assert "There are no stored runs of: a." in live("98/new", {"a": 1.0}, "loss").sentence
 
 
@@ -72,53 +69,52 @@ def test_stored_runs_are_the_last_values_in_pairs(stored):
     runs = stored_runs("99/losses")
     assert runs["additive"].tolist() == [2.0, 2.2, 2.1]
     assert runs["mhc"].tolist() == [1.0, 1.5, 1.2]
-    with pytest.raises(FileNotFoundError, match="make stored-live ONLY=99"):
-        stored_runs("99/none")
 
 
 @pytest.mark.parametrize("value, options, says", [
     (math.nan, {}, "not a number to go on with"), (math.inf, {}, "lower learning rate"),
     (0.5, {"floor": 1.0}, "below the floor 1.* Look for a leak"),
-    (2.0, {"beats": 2.0}, "learned nothing"),
-    (2.0, {"beats": {"γ": 1.5}}, "learned nothing")])
+    (2.0, {"beats": 2.0}, "learned nothing"), (2.0, {"beats": {"γ": 1.5}}, "learned nothing")])
 def test_what_no_machine_does_by_chance_raises(stored, value, options, says):
     with pytest.raises(LiveError, match=f"γ: loss .*{says}"):
         live("99/gate", {"γ": value}, "loss", **options)
 
 
-def test_what_a_machine_can_do_does_not(stored):
-    live("99/gate", {"γ": 0.95}, "loss", floor=1.0)                  # a finite validation set
-    # a leak is below the floor, and its name says so
-    live("99/gate", {"γ, leak": 0.1}, "loss", floor=1.0)
-    live("99/gate", {"γ": 1.9, "other": 5.0}, "loss", beats={"γ": 2.0})
-    live("99/gate", {"γ": 100.0}, "loss")
+@pytest.mark.parametrize("runs, options", [
+    ({"γ": 0.95}, {"floor": 1.0}),     # a finite validation set
+    ({"γ, leak": 0.1}, {"floor": 1.0}),
+    ({"γ": 1.9, "other": 5.0}, {"beats": {"γ": 2.0}}), ({"γ": 100.0}, {})], ids=str)
+def test_what_a_machine_can_do_does_not(stored, runs, options):
+    assert live("99/gate", runs, "loss", **options).figure()
 
 
 def test_what_it_shows_is_kept_where_the_environment_asks_for_it(stored, tmp_path, monkeypatch):
     monkeypatch.setenv(module.LOG, str(tmp_path / "log"))
     live("99/losses", {"mhc": history(4.0, 3.0)}, "loss")
-    live("99/gate", {"γ": 0.25}, "gate")
+    gate(γ=0.25)
     first, second = map(json.loads, (tmp_path / "log").read_text().splitlines())
-    assert (first == {"label": "99/losses", "runs": {"mhc": {"at": [10, 20], "run": [4.0, 3.0]}},
-                      "outside": ["mhc"]})
+    assert first == {"label": "99/losses", "runs": {"mhc": {"at": [10, 20], "run": [4.0, 3.0]}},
+                     "outside": ["mhc"]}
     assert second["runs"]["γ"] == {"at": None, "run": 0.25} and second["outside"] == []
 
 
+# ---------------------------------------------------------------- the book's cells
+
 def labels() -> list[tuple[str, str, str]]:
+    """(notebook, chapter, name) of every live cell."""
     found = []
-    for path in sorted(ROOT.glob("notebooks/*.ipynb")):
-        code = "\n".join("".join(cell["source"])
-                         for cell in json.loads(path.read_text())["cells"] if cell["cell_type"]
-                         == "code")
+    for path in sorted(results.ROOT.glob("notebooks/*.ipynb")):
+        cells = json.loads(path.read_text())["cells"]
+        code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
         found += [(path.stem, chapter, name) for chapter, name in LABEL.findall(code)]
     return found
 
 
-@pytest.mark.parametrize("notebook, chapter, name", labels(), ids=lambda part: str(part))
+@pytest.mark.parametrize("notebook, chapter, name", labels(), ids=str)
 def test_each_live_cell_of_the_book_has_its_stored_runs(notebook, chapter, name):
     """At least eight seeds, two instruction sets, and first weights an ulp away."""
     assert notebook.startswith(chapter)
-    content = results.read(ROOT / f"results/live/{chapter}.json")
+    content = results.read(module.FOLDER / f"{chapter}.json")
     machines, arms = content["machines"], content["cells"][name]
     assert all(len(entry["runs"]) == len(machines) for entry in arms.values())
     assert len({machine["seeds"] for machine in machines}) >= 8
@@ -128,7 +124,5 @@ def test_each_live_cell_of_the_book_has_its_stored_runs(notebook, chapter, name)
 
 def test_nothing_is_stored_that_no_cell_shows():
     shown = {(chapter, name) for _, chapter, name in labels()}
-    stored = {(path.stem, name) for path in (ROOT / "results/live").glob("*.json")
-              for name in results.read(path)["cells"]}
-    assert stored <= shown
-    assert FOLDER == ROOT / "results/live"
+    assert {(path.stem, name) for path in module.FOLDER.glob("*.json")
+            for name in results.read(path)["cells"]} <= shown

@@ -11,12 +11,12 @@ import torch
 
 from benchmarks.kernels import ALL, file_of
 from studies.engine import results
-from studies.engine.results import digest, interval, read, record
+from studies.engine.results import interval, read, record
 from studies.experiments.registry import MEASUREMENTS, STUDIES
 
 FILES = sorted(path for found in ("*.json", "incoming/*.json")
                for path in results.FOLDER.glob(found))
-ROOT = Path(__file__).resolve().parents[3]
+TOLD = (results.ROOT / "benchmarks/README.md").read_text()
 
 
 @pytest.fixture
@@ -30,21 +30,22 @@ def test_a_record_has_its_provenance_and_stays(file):
     kept = read(file)
     assert kept["experiment"] == "what was asked" and kept["runs"] == [{"loss": 0.125}]
     assert kept["versions"]["torch"] == torch.__version__ and kept["device"] in ("cpu", "cuda")
-    assert {"commit", "uncommitted changes", "threads", "peak_bytes"} <= kept.keys()
-    assert ({"name", "architecture", "cores", "instruction_set", "blas", "told"}
-            == kept["processor"].keys())
-    assert (kept["processor"]["name"]
-            and kept["processor"]["instruction_set"] == torch.backends.cpu.get_cpu_capability())
+    assert {"commit", "uncommitted changes", "threads", "peak_bytes", "sources"} <= kept.keys()
+    processor = kept["processor"]
+    assert processor.keys() == {"name", "architecture", "cores", "instruction_set", "blas", "told"}
+    assert processor["name"] and processor["blas"]
+    assert processor["instruction_set"] == torch.backends.cpu.get_cpu_capability()
     with pytest.raises(FileExistsError):
         record(file, "again", {})
     assert read(file) == kept
     record(file, "again", {}, force="a wrong seed")
-    kept = read(file)
-    assert kept["experiment"] == "again" and kept["replaced"] == "a wrong seed"
+    assert read(file)["experiment"] == "again" and read(file)["replaced"] == "a wrong seed"
 
 
-def test_an_edited_digit_an_entry_added_or_renamed_and_a_lost_hash_are_seen(file):
+def test_a_file_may_be_laid_out_anew_and_not_edited(file):
     content = json.loads(file.read_text())
+    file.write_text(json.dumps(dict(reversed(content.items())), indent=4))
+    assert read(file) == content
     for edited in (content | {"runs": [{"loss": 0.124}]}, content | {"remark": ""},
                    {key.replace("runs", "run"): value for key, value in content.items()},
                    {key: value for key, value in content.items() if key != "sha256"}):
@@ -53,23 +54,19 @@ def test_an_edited_digit_an_entry_added_or_renamed_and_a_lost_hash_are_seen(file
             read(file)
 
 
-def test_how_a_file_is_laid_out_does_not_matter(file):
-    content = read(file)
-    file.write_text(json.dumps(dict(reversed(content.items())), indent=4))
-    assert read(file) == content and digest(content) == content["sha256"]
+# a table of Student's t at 0.975, by the number of values
+@pytest.mark.parametrize("count, quantile", [(3, 4.302653), (16, 2.131450), (31, 2.042272)])
+def test_an_interval_is_students(count, quantile):
+    values = [0.0, 1.0] * (count // 2) + [0.5] * (count % 2)
+    expected = quantile * statistics.stdev(values) / count**0.5
+    assert interval(values) == pytest.approx((0.5, expected), abs=1e-6)
 
 
-def test_interval_by_hand():
-    assert interval([1.0, 2.0, 3.0]) == pytest.approx((2.0, 4.302653 / 3**0.5))
-    # a table of Student's t
-    for count, quantile in ((10, 2.262157), (11, 2.228139), (16, 2.131450), (31, 2.042272)):
-        values = [0.0, 1.0] * (count // 2) + [0.5] * (count % 2)
-        expected = quantile * statistics.stdev(values) / count**0.5
-        assert interval(values) == pytest.approx((0.5, expected), abs=1e-6)
-    for together in (1, 2, 5):
-        # with one degree of freedom the quantile is that of Cauchy's distribution
-        quantile = math.tan(math.pi * (0.5 - 0.025 / together))
-        assert interval(torch.tensor([1.0, 3.0]), together) == pytest.approx((2.0, quantile))
+@pytest.mark.parametrize("together", [1, 2, 5])
+def test_intervals_that_hold_together_are_wider(together):
+    # with one degree of freedom the quantile is that of Cauchy's distribution
+    quantile = math.tan(math.pi * (0.5 - 0.025 / together))
+    assert interval(torch.tensor([1.0, 3.0]), together) == pytest.approx((2.0, quantile))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -78,9 +75,9 @@ def test_no_stored_file_was_edited_and_each_has_the_command_that_makes_it(path):
     if path.name.startswith("kernels_"):
         whole = path.name.partition(".")[0] + ".json"
         assert path.name in {file_of(Path(whole), name).name for name in ALL}
-        assert f"results/{whole}" in (ROOT / "benchmarks/README.md").read_text()
+        assert f"results/{whole}" in TOLD
     elif named := re.fullmatch(r"(\w+)\.(\w+)\.json", path.name):
         study = {**STUDIES, **MEASUREMENTS}[named[1]]
         assert named[2] in getattr(study, "sizes", ("cpu",))
     else:
-        assert f"results/{path.name}" in (ROOT / "benchmarks/README.md").read_text()
+        assert f"results/{path.name}" in TOLD

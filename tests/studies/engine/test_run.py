@@ -3,11 +3,11 @@
 import hashlib
 import os
 import signal
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
 import pytest
-from shared_studies import MAPS, TASK, small_arms, small_study
+from shared_studies import MAPS, TASK, fails, is_of, last_first, small_arms, small_study
 
 from geolab.distributed import Engine
 from geolab.tasks import Negation, corpora
@@ -25,16 +25,12 @@ LONG = Protocol(rates=(1e-2, 1e-1), warmups=None, search_seeds=(7, 8, 9), seeds=
                 variations=("next best", "twice the steps"))
 
 
-def long(**changes):
-    return [replace(arm, **changes)
-            for arm in small_arms(LONG, "long", steps=20, evaluate_every=10, warmup=2)]
-
-
 def both(**changes):
     """A comparison that is searched for, and one arm at a stated rate."""
+    long = small_arms(LONG, "long", steps=20, evaluate_every=10, warmup=2)
     short = comparison("short", {"biased": MAPS["biased"]}, TASK, Budget(steps=4, warmup=1),
                        Protocol.stated(1e-2, (5,)))
-    return [*long(**changes), *(replace(arm, **changes) for arm in short)]
+    return [replace(arm, **changes) for arm in (*long, *short)]
 
 
 TOY = small_study(both)
@@ -50,37 +46,17 @@ def whole(tmp_path_factory):
     return run_study(TOY, folder=tmp_path_factory.mktemp("whole"))
 
 
-def test_the_content_is_each_comparison_by_name_and_says_how_it_was_made(whole, tmp_path):
+def test_the_content_is_each_comparison_by_name_and_says_how_it_was_made(whole):
     assert whole["command"] == "python -m studies toy --size cpu"
-    assert whole["device"] == "cpu" and whole["processes"] == 1
-    of, short = whole["long"], whole["short"]
-    names = ("biased", "linear")
-    assert {(r["model"], r["seed"]) for r in of["runs"]} == {
-        (name, seed) for name in names for seed in (0, 1, 2)}
-    assert [(r["model"], r["seed"]) for r in short["runs"]] == [("biased", 5)]
-    for which in ("best", "next best"):
-        assert of["search"][which].keys() == {*names}
-    assert len(of["search"]["runs"]) == 2 * 2 * 3
-    assert whole["engine"]["long"]["precision"] == "float32"
-    assert of["protocol"] == asdict(LONG) and of["seeds"] == [0, 1, 2]
-    assert of["budget"]["lr"] == "by search" and of["budget"]["warmup"] == 2
-    assert short["budget"]["lr"] == 1e-2 and short["sensitivity"] == {}
-    assert {name: [(run["model"], run["seed"]) for run in runs]
-            for name, runs in of["sensitivity"].items()} == dict.fromkeys(
-                LONG.variations, [(name, seed) for name in names for seed in (0, 1)])
-    searched = small_study(lambda: long(protocol=replace(LONG, warmups=(0.1,))))
-    assert run_study(searched, folder=tmp_path)["long"]["budget"]["warmup"] == "by search"
-
-
-def test_an_arm_is_given_as_many_steps_as_take_the_time_of_the_first(tmp_path):
-    place = tmp_path / "toy.cpu.cpu"
-    place.mkdir()
-    (place / "paces.json").write_text('{"long": {"biased": 1.0, "linear": 0.5}}')
-    equal = small_study(lambda: long(protocol=replace(LONG, variations=("equal time",))))
-    found = run_study(equal, folder=tmp_path)["long"]
-    assert found["pace"] == {"biased": 1.0, "linear": 0.5}
-    assert [(run["model"], run["seed"], run["steps"])
-            for run in found["sensitivity"]["equal time"]] == [("linear", 0, 40), ("linear", 1, 40)]
+    assert whole["device"] == "cpu" and whole["processes"] == 1 and whole["unfinished"] == {}
+    for part in ("long", "short"):
+        arms = [arm for arm in both() if arm.part == part]
+        assert is_of(whole[part], arms, {arm.name for arm in arms})
+        assert whole["engine"][part]["precision"] == "float32"
+    search, budget = whole["long"]["search"], whole["long"]["budget"]
+    assert search["best"].keys() == search["next best"].keys() == MAPS.keys()
+    assert len(search["runs"]) == 2 * 2 * 3
+    assert budget["lr"] == "by search" and budget["warmup"] == 2
 
 
 def test_a_part_is_that_part_of_the_whole(whole, tmp_path):
@@ -127,32 +103,18 @@ def test_an_interrupted_run_goes_on_to_the_same_result(whole, tmp_path):
 
 def test_a_setting_takes_the_place_of_the_search():
     study = small_study(partial(small_arms, Protocol(seeds=(0, 1, 2), few=(0,)), steps=10))
-    for arm in Part(setting=Setting(7e-3, 0.4)).of(study, "cpu"):
-        assert (arm.budget.lr, arm.budget.warmup) == (7e-3, 4)
-        assert not arm.protocol.searches and arm.protocol.variations == ()
-        assert arm.protocol.seeds == (0, 1, 2)
-    own = Part(setting=Setting(7e-3, None)).of(study, "cpu")
-    assert {arm.budget.warmup for arm in own} == {1}
+    for warmup, steps in ((0.4, 4), (None, 1)):
+        for arm in Part(setting=Setting(7e-3, warmup)).of(study, "cpu"):
+            assert (arm.budget.lr, arm.budget.warmup) == (7e-3, steps)
+            assert not arm.protocol.searches and arm.protocol.variations == ()
+            assert arm.protocol.seeds == (0, 1, 2)
 
 
-def test_jobs_are_processes_and_results_keep_their_order(tmp_path, monkeypatch):
-    (tmp_path / "jobs_of_this_test.py").write_text(
-        "import os, pathlib, time\n"
-        f"SEEN = pathlib.Path({str(tmp_path / 'seen')!r})\n"
-        "def wait(k):\n"
-        "    while k == 0 and not SEEN.exists(): time.sleep(0.02)  # the first ends last\n"
-        "    SEEN.touch()\n"
-        "    return k, os.getpid()\n"
-        "def fail(k):\n"
-        "    if k == 0: raise ValueError('the loss is not finite')\n"
-        "    return wait(k)\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    import jobs_of_this_test as jobs
-    found = side_by_side(jobs.wait, [(k,) for k in range(3)], 2)
-    assert [k for k, _ in found] == [0, 1, 2]
-    assert len({process for _, process in found} - {os.getpid()}) == 2
-    with pytest.raises(ValueError, match="the loss is not finite"):
-        side_by_side(jobs.fail, [(0,), (1,)], 2)
+def test_jobs_are_processes_and_results_keep_their_order(tmp_path):
+    items = [(k, tmp_path / "seen") for k in range(3)]
+    assert side_by_side(last_first, items, 2) == [0, 1, 2]
+    with pytest.raises(ValueError, match="the loss of 0 is not finite"):
+        side_by_side(fails, [(0,), (0,)], 2)
 
 
 # ---------------------------------------------------------------- another text
