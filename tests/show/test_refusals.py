@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from geolab.show import ask, compute, explore, figures, network
-from geolab.show.diagrams import BLOCKS, describe, diagram
+from geolab.show.diagrams import BLOCKS, diagram
 from geolab.show.hearing import triangles
 from geolab.show.schematic import canvas, path
 from geolab.show.sliders import slider
 
 
-def point(beta, gate=0.5, title=""):
+def point(beta, gate=0.5):
     """A point."""
     figure, axes = figures.subplots(height=1.5)
     axes.plot([beta], [gate], "o")
@@ -43,25 +43,20 @@ REFUSALS = [
     (lambda: figures.look("detla, leak"), "^no look for 'detla'; known: additive, delta"),
     (lambda: figures.show(point(1), " \n "), "alt must say what the figure shows, in words"),
     (lambda: diagram("detla"), f"^no diagram of 'detla'; BLOCKS has {', '.join(BLOCKS)}"),
-    (lambda: describe("benchmark-mhc"), "^no diagram of 'benchmark-mhc'; BLOCKS has "),
-    (lambda: canvas(0), "height must be a positive .*0"),
     (lambda: canvas(float("nan")), "height must be a positive .*nan"),
     (lambda: canvas(2, rows=0), "rows must be at least 1, got 0"),
     (lambda: path(canvas(2)[1], (1, 1)), "points must be at least two, got 1"),
-    (lambda: triangles({}), "^weights must have at least one square matrix"),
     (lambda: triangles({"a": [[1, 2]]}), "^weights must have at least one square matrix"),
     (lambda: ask("Why?", {"only": "Yes."}), "at least two answers, got 1"),
     (lambda: ask("Why?", {"a": "Yes.", "b": " "}), "the answer 'b' needs a reply"),
 
     (lambda: compute("beta"), "name must be one of delta, gain, .* got 'beta'"),
     (lambda: compute("delta", gate=1), "delta has the fields k, beta, x, got 'gate'"),
-    (lambda: compute("delta", beta="much"), "beta must be a number from −1 to 3, got 'much'"),
     (lambda: compute("delta", k="0 0"), "k must be 2, 3 or 4 numbers .* not all of them 0"),
     (lambda: compute("delta", x="1 2 3"), "x must be .* as many as k, .* got '1 2 3'"),
     (lambda: compute("gain", L=1.5), "L must be a whole number from 1 to 60, got '1.5'"),
     (lambda: compute("gain", H="1 2; 3"), "H must be 2, 3 or 4 rows.* got '1 2; 3'"),
     (lambda: networks(left="mhc"), "left must be one of 'delta'"),
-    (lambda: networks(right="mhc"), "right must be one of"),
     (lambda: networks(hashes={}), "none for 'delta'"),
     (lambda: networks(weights={"delta": HERE, "hyper": HERE}), "weights must be one of"),
     (lambda: networks(weights={"delta": HERE / "gone.js"}), "page_network writes it"),
@@ -69,7 +64,6 @@ REFUSALS = [
     (lambda: slider([]), "values must have at least one entry"),
     (lambda: slider(["a", "b"], smooth=True), r"smooth values must be numbers, got \['a', 'b'"),
     (lambda: slider(["a", "b"], marks={"c": "none"}), "one of the values, got 'c'"),
-    (lambda: slider([0, 1, 2], start=0.2), "one of the values, got 0.2"),
     (lambda: explore(point), "explore needs at least one slider"),
     (lambda: explore(point, beta=[1], gate=[]), "empty list for gate"),
     (lambda: explore(point, beta=range(6), gate=range(17)), "got 102 combinations"),
@@ -77,11 +71,8 @@ REFUSALS = [
     (lambda: explore(point, beta=THREE, gate=THREE, pad=("beta", "turn")),
      r"pad must name two of the sliders beta, gate, across first; got \('beta', 'turn'\)"),
     (lambda: explore(point, beta=THREE, pad=("beta", "beta")), "two of the sliders beta"),
-    (lambda: explore(point, beta=THREE, gate=THREE, pad="beta"), "got 'beta'"),
     (lambda: explore(point, beta=THREE, gate=[0, 1], pad=("beta", "gate")),
      r"three or more numbers; gate has \[0, 1\]"),
-    (lambda: explore(point, beta=THREE, title=list("abc"), pad=("beta", "title")),
-     r"three or more numbers; title has \['a', 'b', 'c'\]"),
     (lambda: explore(fails, beta=[0.5], name=["a"]),
      r"^fails\(beta=0.5, name=a\) raised KeyError: 'k'$"),
     (lambda: explore(forgets, beta=[-1]),
