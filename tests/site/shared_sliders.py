@@ -63,6 +63,7 @@ PLACE = """(of, what) => {
     const {x, y, width, height} = element.getBoundingClientRect();
     return {x, y, width, height};
 }"""
+POINT = """(of) => ["--x", "--y"].map(side => +of.parentElement.style.getPropertyValue(side))"""
 ALIKE = "(of, [j, k]) => of.stops[j].some((part, i) => part === of.stops[k][i])"
 MOVES = 100
 
@@ -100,10 +101,12 @@ class Slider:
 
     def middle(self) -> tuple[float, float]:
         """The place on the window of its middle, or of the last of two."""
-        number = (self.last + 1) // 2 if self.choice else 0
-        box = self.element.evaluate(PLACE, number)
-        across = 0.5 if self.choice or self.last > 1 else 0.9
-        return box["x"] + across * box["width"], box["y"] + box["height"] / 2
+        box = self.element.evaluate(PLACE, (self.last + 1) // 2 if self.choice else 0)
+        x, y = 0.5 if self.choice or self.last > 1 else 0.9, 0.5
+        if self.axis:  # on a pad, the other slider stays where it is
+            left, bottom = self.element.evaluate(POINT)
+            x, y = (x, 1 - bottom) if self.axis == "x" else (left, y)
+        return (box["x"] + 1 + x * (box["width"] - 2), box["y"] + 1 + y * (box["height"] - 2))
 
     def pixels(self) -> np.ndarray:
         """The picture as it is painted."""
