@@ -295,11 +295,12 @@ def test_arrow_keys_move_the_point_across_and_up_and_the_address_keeps_it(pad):
 
 # ---------------------------------------------------------------- in Firefox
 
-def test_in_firefox_a_key_and_the_mouse_move_the_picture(firefox, drawn, pad_pages):
-    for content in (HTML.format(drawn, ""), pad_pages[True].read_text()):
+def test_in_firefox_a_key_and_the_mouse_move_the_picture(firefox, drawn, pad_pages, tmp_path):
+    single = write_page(tmp_path / "page.html", [STATIC / "book.css"], drawn)
+    for path in (single, pad_pages[True]):
         page, trouble = firefox.new_page(), []
         page.on("pageerror", lambda error, found=trouble: found.append(error))
-        page.set_content(content)
+        page.goto(path.as_uri())
         for element in page.query_selector_all(".geolab-slider"):
             Slider(page, element).require_moves(page.mouse.click, painted=True)
         page.close()
