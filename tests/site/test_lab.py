@@ -18,8 +18,8 @@ STARTS_WITHIN = 60  # seconds, even on a busy machine
 
 
 def with_a_slider() -> dict:
-    """The first chapter, down to its first slider."""
-    notebook = json.loads((ROOT / "notebooks/01_residual_stream.ipynb").read_text())
+    """The front page, down to its first slider."""
+    notebook = json.loads((ROOT / "book/intro.ipynb").read_text())
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     first = next(k for k, cell in enumerate(code)
                  if re.search(r"^explore\(", "".join(cell["source"]), re.M))
