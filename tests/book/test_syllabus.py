@@ -5,9 +5,13 @@ import re
 
 import pytest
 import yaml
-from geolab_syllabus import MARK, PAGE, ROOT, Plan, chapters, data, plan, put, tables
+from geolab_syllabus import MARK, PAGE, ROOT, Plan, chapters, data, plan, put
 
-COURSES = data()["courses"]
+COURSES = pytest.mark.parametrize("course", data()["courses"], ids=lambda course: course["name"])
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+           "eleven", "twelve")
+SUMMARY = "<summary>The plan of this chapter: about 7 minutes</summary>\n"
+EXERCISES = "| Exercises | 20 | choose two |\n"
 
 
 def drawn(number: int) -> bool:
@@ -16,62 +20,46 @@ def drawn(number: int) -> bool:
     return any("draw" in check for check in yaml.safe_load(path.read_text())["checks"])
 
 
-def test_there_are_courses_of_four_eight_and_twelve_weeks():
-    assert [len(of["plan"]) for of in COURSES] == [4, 8, 12]
-    assert [of["name"] for of in COURSES] == ["Four weeks", "Eight weeks", "Twelve weeks"]
-
-
-@pytest.mark.parametrize("of", COURSES, ids=lambda of: of["name"])
-def test_a_graded_sheet_is_of_a_chapter_that_was_read_and_has_numbers_of_the_class(of):
-    read = []
-    for week in of["plan"]:
-        read += week["chapters"]
-        assert "sheet" not in week or (week["sheet"] in week["chapters"] and drawn(week["sheet"]))
+@COURSES
+def test_a_graded_sheet_is_of_a_chapter_that_was_read_and_has_numbers_of_the_class(course):
+    weeks = course["plan"]
+    read = [chapter for week in weeks for chapter in week["chapters"]]
     assert len(set(read)) == len(read) and set(read) <= set(chapters())
-    sheets = sum("sheet" in week for week in of["plan"])
-    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
-    assert of["grading"].lower().startswith(f"{words[sheets]} graded sheets")
+    sheets = [week for week in weeks if "sheet" in week]
+    assert all(week["sheet"] in week["chapters"] and drawn(week["sheet"]) for week in sheets)
+    assert course["grading"].lower().startswith(f"{NUMBERS[len(sheets)]} graded sheets")
+    assert course["name"].lower() == f"{NUMBERS[len(weeks)]} weeks"
 
 
-@pytest.mark.parametrize("of", COURSES, ids=lambda of: of["name"])
-def test_what_a_chapter_needs_comes_before_it(of):
+@COURSES
+def test_what_a_chapter_needs_comes_before_it(course):
     """The chapters that a chapter names are read by then, if the course has them at all."""
-    read = {chapter for week in of["plan"] for chapter in week["chapters"]}
-    seen = set()
-    for week in of["plan"]:
-        for chapter in week["chapters"]:
-            seen.add(chapter)
-            told = re.search(r"chapters? ([\d, and]+)", data()["before"][chapter])
-            needed = set(map(int, re.findall(r"\d+", told[1]))) if told else set()
-            assert needed & read <= seen, f"chapter {chapter} before {needed & read - seen}"
+    order = [chapter for week in course["plan"] for chapter in week["chapters"]]
+    for k, chapter in enumerate(order):
+        told = re.search(r"chapters? ([\d, and]+)", data()["before"][chapter])
+        needed = set(map(int, re.findall(r"\d+", told[1]))) if told else set()
+        assert needed & set(order) <= set(order[:k + 1]), chapter
 
 
-def test_the_minutes_are_read_from_the_plans():
-    assert list(data()["before"]) == list(chapters())
-    for number, path in chapters().items():
-        found, text = plan(path), path.read_text()
-        assert f"about {found.reading} minutes" in text and 0 < found.exercises < 100
-        row = next(line for line in tables().splitlines()
-                   if line.startswith(f"| {{doc}}`../notebooks/{path.stem}`"))
-        assert row.endswith(f"| {found.reading} | {found.exercises} |"), number
-
-
-def test_a_chapter_without_a_plan_is_named(tmp_path):
+@pytest.mark.parametrize("text, found", [
+    (SUMMARY + EXERCISES, Plan(7, 20)), (SUMMARY, None), (EXERCISES, None)])
+def test_a_plan_is_read_from_the_chapter_or_the_chapter_is_named(tmp_path, text, found):
     path = tmp_path / "99_new.ipynb"
-    summary = "<summary>The plan of this chapter: about 7 minutes</summary>\n\n"
-    cell = {"cell_type": "markdown", "source": summary + "| Exercises | 20 | choose two |\n"}
-    path.write_text(json.dumps({"cells": [cell]}))
-    assert plan(path) == Plan(7, 20)
-    path.write_text(json.dumps({"cells": []}))
-    with pytest.raises(ValueError, match="99_new.ipynb has no plan"):
-        plan(path)
+    path.write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": text}]}))
+    if found:
+        assert plan(path) == found
+    else:
+        with pytest.raises(ValueError, match="99_new.ipynb has no plan"):
+            plan(path)
 
 
 def test_the_page_gets_the_tables_in_the_place_of_the_mark():
-    text = (ROOT / f"{PAGE}.md").read_text()
-    source = [text]
+    source = [f"before\n{MARK}\nbehind"]
+    put(None, "book/other", source)
+    assert MARK in source[0]
     put(None, PAGE, source)
-    assert MARK in text and MARK not in source[0] and "## Twelve weeks" in source[0]
-    other = [text]
-    put(None, "book/other", other)
-    assert other == [text]
+    assert MARK in (ROOT / f"{PAGE}.md").read_text() and MARK not in source[0]
+    for number, path in chapters().items():
+        row, = re.findall(rf"^\| {{doc}}`../notebooks/{path.stem}` \|.*$", source[0], re.M)
+        assert row.endswith(f"| {plan(path).reading} | {plan(path).exercises} |"), number
+    assert list(data()["before"]) == list(chapters())

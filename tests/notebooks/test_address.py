@@ -17,125 +17,125 @@ import yaml
 import address as tool
 
 ROOT = Path(__file__).resolve().parents[2]
-IGNORED = [".git", *(line.strip("/") for line in (ROOT / ".gitignore").read_text().split()),
-           ".ruff_cache", "results", "geolab", "studies", "benchmarks", "tests"]
+NAMED = ("_config.yml", "_toc.yml", "README.md", "CITATION.cff")
 HERS = "https://github.com/a-reader/her-copy"
-LINK = re.compile(r"https://(?:colab\.research\.google\.com/)?github(?:\.com)?/[^)\s\"'\\]+")
 
 
-def address(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+def run(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")}
     command = [sys.executable, root / "tools/address.py", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False,
                           env=clean | environment)
 
 
-def texts(root: Path) -> dict[Path, str]:
-    files = [path for path in root.rglob("*") if path.is_file() and ".git" not in path.parts]
-    return {path.relative_to(root): path.read_bytes().decode(errors="replace") for path in files}
+def texts(root: Path) -> dict[str, str]:
+    files = [root / name for name in NAMED] + [*root.glob("*/*.ipynb")]
+    return {path.relative_to(root).as_posix(): path.read_text() for path in files}
 
 
-def setup_cell(text: str) -> dict:
-    return next(cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code")
+def code(text: str) -> list[dict]:
+    return [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
 
 
 def require_address(root: Path, url: str, branch: str) -> None:
     """Assert that every place names the address, and that --check agrees."""
-    assert address(root, "--check").returncode == 0
+    assert run(root, "--check").returncode == 0
     after = texts(root)
-    repository = yaml.safe_load(after[Path("_config.yml")])["repository"]
+    repository = yaml.safe_load(after["_config.yml"])["repository"]
     assert (repository["url"], repository["branch"]) == (url, branch)
+    assert f'repository-code: "{url}"\n' in after["CITATION.cff"]
     name = url.removeprefix("https://github.com/")
     for path, text in after.items():
-        if path.suffix == ".ipynb":
-            cell = setup_cell(text)
-            assert f'"--branch", "{branch}", "{url}"' in "".join(cell["source"])
-            assert cell["metadata"]["tags"] == ["remove-cell"]
+        if path.endswith(".ipynb"):
+            assert f'"--branch", "{branch}", "{url}"' in "".join(code(text)[0]["source"])
             link = f"https://colab.research.google.com/github/{name}/blob/{branch}/{path}"
-            assert f"({link})\n" in after[Path("README.md")]
-    assert f'repository-code: "{url}"\n' in after[Path("CITATION.cff")]
+            assert f"({link})\n" in after["README.md"]
 
 
 @pytest.fixture
 def copy(tmp_path) -> Path:
-    """The repository, without its history."""
+    """What the tool reads and writes."""
     root = tmp_path / "copy"
-    shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*IGNORED))
+    for folder, wanted in (("notebooks", "*.ipynb"), ("book", "*.ipynb"), ("tools", "address.py")):
+        (root / folder).mkdir(parents=True)
+        for path in (ROOT / folder).glob(wanted):
+            shutil.copy(path, root / folder)
+    for name in NAMED:
+        shutil.copy(ROOT / name, root)
     return root
 
 
 def test_every_place_has_the_address_of_the_configuration():
-    checked = address(ROOT, "--check")
+    checked = run(ROOT, "--check")
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-@pytest.mark.parametrize("remote, url", [
-    ("https://github.com/someone/book.git", "https://github.com/someone/book"),
-    ("git@github.com:someone/book.git", "https://github.com/someone/book"),
-    ("ssh://git@github.com/someone/book", "https://github.com/someone/book"),
-    ("https://token@github.com/some-one/b.k/", "https://github.com/some-one/b.k"),
-    ("/srv/git/book", ""), ("https://example.org/someone/book", ""),
-    ("https://github.com/someone", ""), ("", "")])
-def test_a_remote_in_any_form_is_understood(remote, url):
-    assert tool.on_github(remote) == url
+@pytest.mark.parametrize("remote", [
+    "https://github.com/some-one/b.k.git", "git@github.com:some-one/b.k.git",
+    "ssh://git@github.com/some-one/b.k", "https://token@github.com/some-one/b.k/"])
+def test_a_remote_in_any_form_is_understood_and_one_elsewhere_is_not(remote):
+    assert tool.on_github(remote) == "https://github.com/some-one/b.k"
+    assert tool.on_github(remote.replace("github.com", "example.org")) == ""
+    assert tool.on_github(remote.replace("/b.k", "")) == ""
 
 
 def test_it_is_taken_from_git_from_github_or_by_hand_and_replaces_the_one_before(copy):
     subprocess.run(["git", "init", "-q", copy], check=True)
     remote = "git@github.com:a-reader/her-copy.git"
     subprocess.run(["git", "-C", copy, "remote", "add", "origin", remote], check=True)
-    assert address(copy).returncode == 0
+    path = copy / "notebooks/01_residual_stream.ipynb"
+    before = json.loads(path.read_text())
+    setup, *others = code(path.read_text())
+    before["cells"].remove(setup)
+    path.write_text(json.dumps(before))
+    assert run(copy).returncode == 0
     require_address(copy, HERS, "main")
+    # a notebook without a setup cell got one, and lost nothing
+    added, *after = code(path.read_text())
+    assert added["metadata"]["tags"] == ["remove-cell"] and after == others
     # on GitHub, it is that of the repository that runs
     running = {"GITHUB_REPOSITORY": "the/parent", "GITHUB_REF_NAME": "spring"}
-    assert address(copy, **running).returncode == 0
+    assert run(copy, **running).returncode == 0
     require_address(copy, "https://github.com/the/parent", "spring")
-    assert address(copy, "--url", HERS, "--branch", "summer").returncode == 0
+    assert run(copy, "--url", HERS, "--branch", "summer").returncode == 0
     require_address(copy, HERS, "summer")
-    assert not [path for path, text in texts(copy).items() if "the/parent" in text]
+    kept = texts(copy)
+    assert not [path for path, text in kept.items() if "the/parent" in text]
     # one that Colab can't open is refused, and nothing is changed
-    before = texts(copy)
-    refused = address(copy, "--url", "https://example.org/a/book")
+    refused = run(copy, "--url", "https://example.org/a/book")
     assert refused.returncode == 2
     assert "--url must be https://github.com/OWNER/NAME" in refused.stderr
-    assert texts(copy) == before
+    assert texts(copy) == kept
 
 
-def test_unknown_it_is_a_sentence_and_no_link(copy):
+def test_check_names_what_is_out_of_date_and_an_unknown_address_is_a_sentence_and_no_link(copy):
+    assert run(copy, "--url", HERS).returncode == 0
     config = copy / "_config.yml"
-    assert address(copy, "--url", HERS).returncode == 0
     config.write_text(config.read_text().replace(HERS, ""))
-    assert address(copy).returncode == 0
-    after = texts(copy)
-    readme = after[Path("README.md")]
-    assert "no public address yet" in readme
-    assert "repository-code" not in after[Path("CITATION.cff")]
-    assert not LINK.findall(readme.partition("<!-- colab -->")[2].partition("<!-- /colab -->")[0])
-    for path, text in after.items():
-        if path.suffix == ".ipynb":
-            assert not LINK.findall("".join(setup_cell(text)["source"])), path
-
-
-def test_check_names_what_is_out_of_date_and_changes_nothing(copy):
-    config = copy / "_config.yml"
-    config.write_text(re.sub(r'url: "[^"]*"', f'url: "{HERS}x"', config.read_text()))
     before = texts(copy)
-    checked = address(copy, "--check")
+    checked = run(copy, "--check")
     named = {line.split(":")[0] for line in checked.stdout.splitlines()[:-1]}
-    notebooks = {str(path) for path in before if path.suffix == ".ipynb"}
-    assert checked.returncode == 1 and named == notebooks | {"README.md", "CITATION.cff"}
+    assert checked.returncode == 1 and named == before.keys() - {"_config.yml", "_toc.yml"}
     assert texts(copy) == before
 
+    assert run(copy).returncode == 0
+    after = texts(copy)
+    assert "no public address yet" in after["README.md"]
+    assert "repository-code" not in after["CITATION.cff"]
+    links = re.search("<!-- colab -->(.*)<!-- /colab -->", after["README.md"], re.S)[1]
+    cells = [text for path, text in after.items() if path.endswith(".ipynb")]
+    assert not [text for text in [links, *("".join(code(text)[0]["source"]) for text in cells)]
+                if "github.com/" in text]
 
-@pytest.mark.parametrize("place, clones", [("Colab", 1), ("Kaggle", 1), ("elsewhere", 0)])
-def test_the_setup_cell_clones_once_and_sets_the_path_each_time(monkeypatch, place, clones):
-    calls = []
-    monkeypatch.delenv("KAGGLE_KERNEL_RUN_TYPE", raising=False)
+
+@pytest.mark.parametrize("place", ["Colab", "Kaggle", "elsewhere"])
+def test_the_setup_cell_clones_once_and_sets_the_path_each_time(monkeypatch, place):
+    calls, clones = [], int(place != "elsewhere")
     if place == "Colab":
         monkeypatch.setitem(sys.modules, "google.colab", object())
         with pytest.raises(RuntimeError, match="make address"):
             exec(tool.SETUP_UNKNOWN, {})
-    if place == "Kaggle":
+    elif place == "Kaggle":
         monkeypatch.setenv("KAGGLE_KERNEL_RUN_TYPE", "Interactive")
     monkeypatch.setattr(subprocess, "run", lambda command, check: calls.append(command))
     monkeypatch.setattr(os.path, "exists", lambda path: bool(calls))
@@ -145,20 +145,10 @@ def test_the_setup_cell_clones_once_and_sets_the_path_each_time(monkeypatch, pla
         assert len(calls) == clones and sys.path == ["/content/book"] * clones
 
 
-def test_setup_is_the_first_code_cell_and_leaves_the_page(notebook):
-    first = notebook.code[0]
-    assert first["source"].startswith("# On Colab") and first["metadata"]["tags"] == ["remove-cell"]
-    assert [cell for cell in notebook.code if "google.colab" in cell["source"]] == [first]
-
-
-def test_a_notebook_without_the_setup_cell_gets_one_and_loses_nothing(copy):
-    path = copy / "notebooks" / "01_residual_stream.ipynb"
-    notebook = json.loads(path.read_text())
-    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    notebook["cells"].remove(code[0])
-    path.write_text(json.dumps(notebook))
-    assert address(copy).returncode == 0
-    cells = json.loads(path.read_text())["cells"]
-    after = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
-    assert "".join(after[0]).startswith("# On Colab")
-    assert after[1:] == [cell["source"] for cell in code[1:]]
+@pytest.mark.parametrize("change", [
+    lambda text: text.replace("<!-- /colab -->", ""), lambda text: text + text])
+def test_a_place_that_cannot_hold_the_address_is_named(copy, change):
+    readme = copy / "README.md"
+    readme.write_text(change(readme.read_text()))
+    refused = run(copy, "--url", HERS)
+    assert refused.returncode and "must have one place" in refused.stderr

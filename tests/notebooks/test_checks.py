@@ -6,115 +6,78 @@ trained, and so is what a cell computes from it. An `assert` about it needs the 
 """
 
 import ast
+from collections.abc import Iterator
 
 MARK = "# for any weights"
 GROWS = ("append", "extend", "update", "setdefault", "add")  # methods that put something in
+SCOPES = (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def trains(node: ast.AST, trainers: set[str]) -> bool:
-    """Whether the code calls `fit`, a function that trains, or an optimiser's step."""
-    for call in ast.walk(node):
-        if isinstance(call, ast.Call):
-            if isinstance(call.func, ast.Name) and call.func.id in trainers:
-                return True
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "step" \
-                    and "opt" in ast.unparse(call.func.value):
-                return True
-    return False
+def names(node: ast.AST) -> set[str]:
+    """The names in the code, without those that a function or a comprehension binds for itself.
+
+    An optimiser's step counts as the name `fit`.
+    """
+    if isinstance(node, ast.Name):
+        return {node.id}
+    found = set().union(*map(names, ast.iter_child_nodes(node)))
+    if isinstance(node, ast.Attribute) and node.attr == "step" and "opt" in ast.unparse(node.value):
+        found.add("fit")
+    if isinstance(node, SCOPES):
+        found -= {part.arg for part in ast.walk(node) if isinstance(part, ast.arg)}
+        found -= {part.id for part in ast.walk(node)
+                  if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    return found
 
 
-class Taint(ast.NodeVisitor):
-    """The names that training has touched so far, and the asserts about them."""
+def in_order(node: ast.AST) -> Iterator[ast.AST]:
+    """The code as it runs. A loop's body comes twice: its start sees what its end has touched."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not isinstance(child, (ast.ClassDef, ast.FunctionDef)):
+            for _ in range(1 + isinstance(child, ast.For)):
+                yield from in_order(child)
 
-    def __init__(self):
-        self.trainers, self.names, self.asserts = {"fit"}, set(), []
 
-    def touched(self, node: ast.AST | None) -> bool:
-        return node is not None and (trains(node, self.trainers) or self.speaks(node))
+def changes(node: ast.AST) -> tuple[list[ast.AST], ast.AST] | None:
+    """What a piece of code makes or changes, and from what."""
+    match node:
+        case ast.FunctionDef(name=name):
+            return [ast.Name(name)], node
+        case ast.Assign(targets=targets, value=value):
+            return targets, value
+        case ast.AugAssign(target=target, value=source) | ast.For(target=target, iter=source):
+            return [target], source
+        case ast.Call(func=ast.Name("fit"), args=[model, *_]):
+            return [model], node.func
+        case ast.Call(func=ast.Attribute(attr=method)) if method in GROWS:
+            return [node.func], ast.Tuple(node.args)
+    return None
 
-    def speaks(self, node: ast.AST) -> bool:
-        """Whether the code names something that was trained."""
-        return bool(self.free(node) & self.names)
 
-    def free(self, node: ast.AST) -> set[str]:
-        """The names in the code, except those that it binds itself to something untrained."""
-        if isinstance(node, (ast.FunctionDef, ast.Lambda)):
-            own = {part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}
-            body = node.body if isinstance(node.body, list) else [node.body]
-            own |= {part.id for line in body for part in ast.walk(line)
-                    if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
-            return set().union(*map(self.free, body)) - own
-        if isinstance(node, ast.Name):
-            return {node.id}
-        inner = set().union(*map(self.free, ast.iter_child_nodes(node)))
-        for made in getattr(node, "generators", ()):
-            if not self.touched(made.iter):
-                inner -= {part.id for part in ast.walk(made.target) if isinstance(part, ast.Name)}
-        return inner
-
-    def mark(self, target: ast.AST, touched: bool) -> None:
-        if isinstance(target, ast.Name):
-            (self.names.add if touched else self.names.discard)(target.id)
-        elif isinstance(target, (ast.Tuple, ast.List)):
-            for part in target.elts:
-                self.mark(part, touched)
-        elif isinstance(target, ast.Starred):
-            self.mark(target.value, touched)
-        elif touched:  # an entry or an attribute of something
-            base = target
-            while isinstance(base, (ast.Subscript, ast.Attribute, ast.Call)):
-                base = base.func if isinstance(base, ast.Call) else base.value
-            if isinstance(base, ast.Name):
-                self.names.add(base.id)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        if trains(node, self.trainers):
-            self.trainers.add(node.name)
-        self.mark(ast.Name(node.name), self.speaks(node))
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        pass
-
-    def visit_Assign(self, node: ast.Assign) -> None:
-        for target in node.targets:
-            self.mark(target, self.touched(node.value))
-        self.generic_visit(node)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        if self.touched(node.value):
-            self.mark(node.target, True)
-
-    def visit_For(self, node: ast.For) -> None:
-        touched = self.touched(node.iter)
-        for part in ast.walk(node.target):
-            if isinstance(part, ast.Name):
-                self.mark(part, touched)
-        for _ in range(2):  # the start of the body sees what its end has touched
-            for statement in node.body:
-                self.visit(statement)
-
-    def visit_Call(self, node: ast.Call) -> None:
-        if isinstance(node.func, ast.Name) and node.func.id == "fit" and node.args:
-            self.mark(node.args[0], True)
-        if isinstance(node.func, ast.Attribute) and node.func.attr in GROWS \
-                and any(map(self.touched, node.args)):
-            self.mark(node.func, True)
-        self.generic_visit(node)
-
-    def visit_Assert(self, node: ast.Assert) -> None:
-        if self.touched(node.test):
-            self.asserts.append((node.lineno, node.end_lineno))
+def owners(target: ast.AST) -> set[str]:
+    """The names behind a target, such as `kept` for `kept["delta"][0]`."""
+    while isinstance(target, (ast.Subscript, ast.Attribute, ast.Call)):
+        target = target.func if isinstance(target, ast.Call) else target.value
+    return names(target)
 
 
 def about_training(sources: list[str]) -> list[str]:
     """The asserts about what was trained that don't have the mark."""
-    taint, found = Taint(), []
+    trained, found = {"fit"}, []
     for source in sources:
-        taint.asserts = []
-        taint.visit(ast.parse(source))
         lines = source.splitlines()
-        texts = ["\n".join(lines[first - 1:last]) for first, last in sorted(set(taint.asserts))]
-        found += [text for text in texts if MARK not in text]
+        for node in in_order(ast.parse(source)):
+            if isinstance(node, ast.Assert) and names(node.test) & trained:
+                text = "\n".join(lines[node.lineno - 1:node.end_lineno])
+                found += [text] * (MARK not in text)
+            if made := changes(node):
+                targets, value = made
+                if names(value) & trained:
+                    trained |= set().union(*map(owners, targets))
+                elif isinstance(node, (ast.Assign, ast.For, ast.FunctionDef)):
+                    trained -= set().union(*(names(target) for target in targets
+                                             if isinstance(target, (ast.Name, ast.Tuple))))
     return found
 
 

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-import lxml.html
 import pytest
 from bs4 import BeautifulSoup
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
@@ -24,20 +23,6 @@ SET = "() => Promise.all([window.MathJax && MathJax.startup.promise, document.fo
 ELSEWHERE = re.compile(r"^(?!file:|data:|blob:|(?:http|ws)://127\.0\.0\.1[:/])")
 PHONE, DESKTOP = 390, 1280
 PATIENCE = 90_000  # milliseconds: on a busy machine, a page with many formulas loads for 30 seconds
-SLIDERS = "contains(concat(' ', @class, ' '), ' geolab-explore ')"
-OTHER = f"//article//*[not(descendant-or-self::*[{SLIDERS}] or ancestor::*[{SLIDERS}])]"
-
-
-def toc() -> list[str]:
-    """The book's pages in order."""
-    return [name for name, _ in paper.contents()]
-
-
-def with_sliders() -> list[str]:
-    """The pages that have sliders."""
-    pages = {name: SITE / f"{name}.html" for name in toc()}
-    return [name for name, page in pages.items()
-            if page.exists() and "geolab-explore" in page.read_text()]
 
 
 @cache
@@ -69,11 +54,58 @@ class Visit:
         }""")
 
 
+# ---------------------------------------------------------------- pages of the book
+
+class ByPage(LoadScopeScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        page = re.search(r"\[\S*?((?:book|notebooks)/\w+)", nodeid)
+        return page[1] if page else nodeid
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return ByPage(config, log)
+
+
+def pytest_generate_tests(metafunc):
+    names = [name for name, _ in paper.contents()]
+    if "visit" in metafunc.fixturenames:
+        widths = [PHONE] if "phone" in metafunc.fixturenames else [PHONE, DESKTOP]
+        metafunc.parametrize("visit", [
+            pytest.param((name, width), id=f"{name}-{width}") for name in names
+            for width in widths], indirect=True, scope="session")
+    elif "name" in metafunc.fixturenames:
+        metafunc.parametrize("name", names, scope="session")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def site() -> Path:
     assert (SITE / "index.html").exists(), "there is no built site; run `make book`"
     return SITE
 
+
+@pytest.fixture
+def html(name) -> BeautifulSoup:
+    """The page's HTML as it was built."""
+    return soup(SITE / f"{name}.html")
+
+
+@pytest.fixture(scope="session")
+def visit(browser, request):
+    """Every page at both widths, with its mathematics set."""
+    name, width = request.param
+    with closed_off(browser, width, has_touch=width == PHONE) as context:
+        visit = Visit(context.new_page(), name)
+        visit.page.goto((SITE / f"{name}.html").as_uri())
+        visit.page.evaluate(SET)  # else a picture moves by a part of a pixel
+        yield visit
+
+
+@pytest.fixture(scope="session")
+def phone(visit):
+    return visit
+
+
+# ---------------------------------------------------------------- browsers
 
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
@@ -97,6 +129,17 @@ def browser(playwright, chromium_path):
     browser.close()
 
 
+@pytest.fixture(scope="session")
+def firefox(playwright):
+    """The system's Firefox, over WebDriver BiDi: Playwright's own would be a download."""
+    path = browsers.find_firefox()
+    if not path:
+        pytest.skip("there is no Firefox here: apt-get install firefox-esr")
+    browser = playwright.firefox.launch(channel="moz-firefox", executable_path=path)
+    yield browser
+    browser.close()
+
+
 @contextmanager
 def closed_off(browser: Browser, width: int, **options):
     """A browser window that reaches only files and 127.0.0.1, and scrolls at once."""
@@ -108,66 +151,21 @@ def closed_off(browser: Browser, width: int, **options):
     context.close()
 
 
-@contextmanager
-def visiting(browser: Browser, name: str, width: int, **options):
-    with closed_off(browser, width, **options) as context:
-        visit = Visit(context.new_page(), name)
-        visit.page.goto((SITE / f"{name}.html").as_uri())
-        yield visit
-
-
-class ByPage(LoadScopeScheduling):
-    def _split_scope(self, nodeid: str) -> str:
-        page = re.search(r"\[\S*?((?:book|notebooks)/\w+)", nodeid)
-        return page[1] if page else nodeid
-
-
-def pytest_xdist_make_scheduler(config, log):
-    return ByPage(config, log)
-
-
-def pytest_generate_tests(metafunc):
-    fixtures = set(metafunc.fixturenames)
-    if "firefox_path" in fixtures:  # where there is a Firefox, it moves sliders too
-        path = browsers.find_firefox()
-        lacks = pytest.mark.skip("there is no Firefox here: apt-get install firefox-esr")
-        paths = [pytest.param(path, id="firefox", marks=[] if path else lacks)]
-        metafunc.parametrize("firefox_path", paths, scope="session")
-    names = with_sliders() if fixtures & {"firefox_path", "without_javascript"} else toc()
-    if "visit" in fixtures:
-        widths = [PHONE] if "phone" in fixtures else [PHONE, DESKTOP]
-        metafunc.parametrize("visit", [
-            pytest.param((name, width), id=f"{name}-{width}") for name in names
-            for width in widths], indirect=True, scope="session")
-    elif "name" in fixtures:
-        metafunc.parametrize("name", names, scope="session")
-
-
-@pytest.fixture(scope="session")
-def visit(browser, request):
-    """Every page at both widths, with its mathematics set."""
-    name, width = request.param
-    with visiting(browser, name, width, has_touch=width == PHONE) as visit:
-        visit.page.evaluate(SET)  # else a picture moves by a part of a pixel
-        yield visit
-
-
-@pytest.fixture(scope="session")
-def phone(visit):
-    return visit
-
-
-@pytest.fixture(scope="session")
-def without_javascript(browser, name):
-    with visiting(browser, name, PHONE, java_script_enabled=False) as visit:
-        visit.unfold()  # a reader opens a folded output with a click, which needs no script
-        yield visit
-
-
 @pytest.fixture(scope="session")
 def window(browser):
     with closed_off(browser, DESKTOP) as context:
         yield context.new_page()
+
+
+@pytest.fixture(scope="module", params=["chromium", "firefox"])
+def in_both(request, address):
+    """The page at the address of a module's fixture, in each browser."""
+    if request.param == "chromium":
+        page = request.getfixturevalue("window")
+    else:
+        page = request.getfixturevalue("firefox").new_page()
+    page.goto(address)
+    return page
 
 
 @pytest.fixture
@@ -190,57 +188,9 @@ def open_phone(browser):
     assert not trouble
 
 
-@pytest.fixture(scope="session")
-def firefox(playwright, firefox_path):
-    """The system's Firefox, over WebDriver BiDi: Playwright's own would be a download."""
-    browser = playwright.firefox.launch(channel="moz-firefox", executable_path=firefox_path)
-    yield browser
-    browser.close()
-
-
-@pytest.fixture(scope="module")
-def chromium_page(window, address):
-    """The page at the address of a module's fixture."""
-    window.goto(address)
-    return window
-
-
-@pytest.fixture(scope="module")
-def firefox_page(firefox, address):
-    page = firefox.new_page()
-    page.goto(address)
-    return page
-
-
 @pytest.fixture(scope="module")
 def static():
     """Figures and panels are made for a page, and not for a live notebook."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GEOLAB_EXPLORE", "static")
         yield
-
-
-@pytest.fixture(scope="session")
-def in_firefox(firefox, name, tmp_path_factory):
-    """A page's sliders alone: its formulas and its text take longer than all that is tried."""
-    context = firefox.new_context(viewport={"width": PHONE, "height": 844},
-                                  reduced_motion="reduce")
-    visit, page = Visit(context.new_page(), name), SITE / f"{name}.html"
-    text, found = re.subn(r"<script[^>]*/mathjax/[^>]*></script>", "", page.read_text())
-    assert found, f"{name} loads MathJax in another way"
-    tree = lxml.html.document_fromstring(text)
-    for other in tree.xpath(OTHER):
-        other.drop_tree()
-    tree.head.insert(0, tree.makeelement("base", href=page.as_uri()))
-    copy = tmp_path_factory.mktemp("firefox") / page.name
-    copy.write_bytes(lxml.html.tostring(tree, encoding="utf-8", doctype="<!DOCTYPE html>"))
-    visit.page.goto(copy.as_uri())
-    visit.page.evaluate("() => document.fonts.ready")
-    yield visit
-    context.close()
-
-
-@pytest.fixture
-def html(name) -> BeautifulSoup:
-    """The page's HTML as it was built."""
-    return soup(SITE / f"{name}.html")

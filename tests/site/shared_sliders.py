@@ -1,8 +1,6 @@
-"""A slider of a built page, moved as a reader moves it, in any browser, and pages for a test."""
+"""A slider of a page, moved as a reader moves it, in any browser, and pages for a test."""
 
-import base64
 import io
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -21,17 +19,6 @@ LEARN = """(of) => {
     of.handles = inputs;
     of.first = choice ? inputs.findIndex(one => one.defaultChecked) : input.defaultValue;
     of.shown = () => [said().innerText, picture.innerHTML, picture.getAttribute("aria-label")];
-    of.stop = () => {
-        const now = of.shown().join();
-        return of.stops.findIndex(known => known.join() === now);
-    };
-    of.soon = async (holds) => {
-        for (const start = performance.now(); performance.now() < start + 3000;) {
-            if (holds()) return true;
-            await new Promise(later => setTimeout(later, 20));
-        }
-        return false;
-    };
     of.put = (k) => {
         const start = performance.now();
         if (choice) inputs[k].click();
@@ -52,9 +39,15 @@ LEARN = """(of) => {
     return [of.stops.map(([value]) => value), times, choice, "smooth" in input.dataset,
         of.dataset.axis ?? ""];
 }"""
-REACH = """async (of, [low, high]) =>
-    await of.soon(() => low <= of.stop() && of.stop() <= high) ? of.stop() : -1"""
-BETWEEN = "(of) => of.soon(() => of.stops.every(([, frame]) => frame !== of.shown()[1]))"
+# A finger, and a mouse on a busy machine, take effect a moment after the call.
+REACH = """async (of, [low, high]) => {
+    for (const start = performance.now(); performance.now() < start + 3000;) {
+        const now = of.shown().join(), stop = of.stops.findIndex(known => known.join() === now);
+        if (low <= stop && stop <= high) return stop;
+        await new Promise(later => setTimeout(later, 20));
+    }
+    return -1;
+}"""
 # A finger or a mouse at the ends and the middle of the track would meet the slider itself, or on a
 # pad the square with its point.
 OPEN = """(of) => (of.square ? [of.square] : of.handles).every(input => {
@@ -63,8 +56,6 @@ OPEN = """(of) => (of.square ? [of.square] : of.handles).every(input => {
     return !input.disabled && [2, width / 2, width - 2].every(
         along => input.contains(document.elementFromPoint(x + along, y + height / 2)));
 })"""
-FIGURE = """(of) => [...document.querySelectorAll(".geolab-explore")]
-    .indexOf(of.closest(".geolab-explore"))"""
 PLACE = """(of, what) => {
     const element = what === "picture" ? of.closest(".geolab-explore").querySelector("[role=img]")
         : of.square ?? of.handles[what];
@@ -73,23 +64,8 @@ PLACE = """(of, what) => {
     return {x, y, width, height};
 }"""
 POINT = """(of) => ["--x", "--y"].map(side => +of.parentElement.style.getPropertyValue(side))"""
-UPWARDS = {"ArrowRight": "ArrowUp", "ArrowLeft": "ArrowDown"}
+ALIKE = "(of, [j, k]) => of.stops[j].some((part, i) => part === of.stops[k][i])"
 MOVES = 100
-
-
-class Pixels:
-    """A screenshot. Two differ if a colour does by more than 8 of 255: painted again, the same
-    picture may be off by a shade, and more along an edge.
-    """
-
-    __hash__ = None
-
-    def __init__(self, png: bytes):
-        self.colours = np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
-
-    def __eq__(self, other):
-        return (self.colours.shape == other.colours.shape
-                and abs(self.colours - other.colours).max() <= 8)
 
 
 class Slider:
@@ -101,16 +77,12 @@ class Slider:
         (self.values, self.milliseconds, self.choice, self.smooth,
          self.axis) = element.evaluate(LEARN)
         self.last = len(self.values) - 1
-        self.inner = min(1, self.last - 1), max(1, self.last - 1)  # the ends only if no other is
 
     def reaches(self, low: int, high: int) -> int:
-        """The stop from low to high that value, picture and alt text show now or soon, or -1.
-
-        A finger, and a mouse on a busy machine, take effect a moment after the call.
-        """
+        """The stop from low to high that value, picture and alt text show now or soon, or -1."""
         return self.element.evaluate(REACH, [low, high])
 
-    def put(self, k: int) -> float:
+    def put(self, k: float) -> float:
         """Move it to a stop, and return the milliseconds until the new picture stands."""
         return self.element.evaluate("(of, k) => of.put(k)", k)
 
@@ -120,14 +92,6 @@ class Slider:
             "(of, [last, count]) => [...Array(count).keys()].map(k => of.put(last * k / count))",
             [self.last, MOVES])
 
-    def between(self) -> bool:
-        """Whether the picture isn't that of any stop, now or soon."""
-        return self.element.evaluate(BETWEEN)
-
-    def figure(self) -> int:
-        """The number of its figure on the page. Several sliders may move one picture."""
-        return self.element.evaluate(FIGURE)
-
     def lies_open(self) -> bool:
         """Whether nothing lies over its track, which takes the mouse and the finger."""
         return self.element.evaluate(OPEN)
@@ -135,54 +99,38 @@ class Slider:
     def reset(self) -> None:
         self.element.evaluate("(of) => of.put(of.first)")
 
-    def press(self, key: str, stop: int) -> bool:
-        """Whether the key leads to that stop. On the axis of a pad that goes up, it is turned."""
-        self.element.evaluate("(of) => of.handle().focus()")
-        self.page.keyboard.press(UPWARDS.get(key, key) if self.axis == "y" else key)
-        return self.reaches(stop, stop) == stop
+    def middle(self) -> tuple[float, float]:
+        """The place on the window of its middle, or of the last of two."""
+        box = self.element.evaluate(PLACE, (self.last + 1) // 2 if self.choice else 0)
+        x, y = 0.5 if self.choice or self.last > 1 else 0.9, 0.5
+        if self.axis:  # on a pad, the other slider stays where it is
+            left, bottom = self.element.evaluate(POINT)
+            x, y = (x, 1 - bottom) if self.axis == "x" else (left, y)
+        return (box["x"] + 1 + x * (box["width"] - 2), box["y"] + 1 + y * (box["height"] - 2))
 
-    def home(self) -> bool:
-        """Whether the key for it leads to the first stop. Radio buttons know no such key."""
-        return self.put(0) >= 0 if self.choice else self.press("Home", 0)
-
-    def at(self, share: float) -> tuple[float, float]:
-        """The place on the window at this share of the track, of an axis of a pad, or of a
-        choice's buttons. Pictures of two heights move it.
-        """
-        box = self.element.evaluate(PLACE, round(share * self.last) if self.choice else 0)
-        if self.choice:
-            return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-        if self.axis:
-            x, y = self.element.evaluate(POINT)
-            x, y = (share, y) if self.axis == "x" else (x, share)
-            return box["x"] + 1 + x * (box["width"] - 2), box["y"] + 1 + (1 - y) * (
-                box["height"] - 2)
-        return box["x"] + 2 + share * (box["width"] - 4), box["y"] + box["height"] / 2
-
-    @cached_property
-    def devtools(self):
-        """Chromium's own protocol, by which a screenshot takes a tenth of the time."""
-        return self.page.context.new_cdp_session(self.page)
-
-    def pixels(self) -> Pixels:
+    def pixels(self) -> np.ndarray:
         """The picture as it is painted."""
-        clip = self.element.evaluate(PLACE, "picture")
-        if self.page.context.browser.browser_type.name == "firefox":
-            return Pixels(self.page.screenshot(clip=clip))
-        x, y = self.page.evaluate("() => [scrollX, scrollY]")  # the protocol counts from the top
-        clip |= {"x": clip["x"] + x, "y": clip["y"] + y, "scale": 1}
-        taken = self.devtools.send("Page.captureScreenshot", {"clip": clip})
-        return Pixels(base64.b64decode(taken["data"]))
+        taken = self.page.screenshot(clip=self.element.evaluate(PLACE, "picture"))
+        return np.asarray(Image.open(io.BytesIO(taken)).convert("RGB")).astype(int)
 
-    def alike(self, j: int, k: int) -> list[str]:
-        """What is the same at two stops, of value, picture and alt text."""
-        compare = "(of, [j, k]) => of.stops[j].map((part, i) => part === of.stops[k][i])"
-        same = self.element.evaluate(compare, [j, k])
-        return [part for part, alike in zip(("value", "picture", "alt text"), same) if alike]
+    def require_moves(self, click, painted: bool = False) -> None:
+        """Assert that a key and a click at its middle change value, picture and alt text.
 
-
-def figures(visit):
-    return visit.page.locator(".geolab-explore").all()
+        A screenshot takes longer than all the rest, so not all sliders are looked at as painted.
+        """
+        assert self.lies_open(), self.values
+        self.put(0)
+        first = self.pixels() if painted else None
+        self.element.evaluate("(of) => of.handle().focus()")
+        self.page.keyboard.press("ArrowUp" if self.axis == "y" else "ArrowRight")
+        assert self.reaches(1, 1) == 1, self.values
+        self.put(0)
+        click(*self.middle())
+        stop = self.reaches(1, self.last)
+        assert stop > 0 and not self.element.evaluate(ALIKE, [0, stop]), self.values
+        if painted:  # painted again, the same picture may be off by a shade
+            second = self.pixels()
+            assert first.shape != second.shape or abs(first - second).max() > 8, self.values
 
 
 def sliders(visit):
@@ -209,8 +157,3 @@ def location(page) -> str:
     """The page's address by its own word. `page.url` may be older, since the browser tells
     Playwright of a new address some time after the script has set it."""
     return page.evaluate("location.href")
-
-
-def wait_for_address(page, end: str) -> None:
-    """Wait until the address ends so: a mouse takes effect a moment after the call."""
-    page.wait_for_function("end => location.href.endsWith(end)", arg=end)

@@ -40,8 +40,6 @@ def test_every_link_of_its_contents_leads_to_a_file(kit):
     # five files, four quizzes, four guides, two examinations and their keys, two styles
     assert len(links) == 5 + 4 + 4 + 4 + 2
     assert not [link["href"] for link in links if not (kit / link["href"]).is_file()]
-    guide = (kit / "teaching.html").read_text()
-    assert "Session D" in guide and "How a project is graded" in guide
 
 
 def test_slides_are_typeset_and_move_without_a_network(kit, browser):

@@ -12,23 +12,26 @@ from pathlib import Path
 
 import pytest
 
-import paper
-
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).resolve().parents[2]
 STARTS_WITHIN = 60  # seconds, even on a busy machine
 
 
 def with_a_slider() -> dict:
-    """The book's first notebook with a slider, down to that slider."""
-    for page, _ in paper.contents():
-        path = ROOT / f"{page}.ipynb"
-        notebook = json.loads(path.read_text()) if path.exists() else {"cells": []}
-        code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-        for k, cell in enumerate(code):
-            if re.search(r"^explore\(", "".join(cell["source"]), re.M):
-                return {**notebook, "cells": code[:k + 1]}
-    raise AssertionError("no notebook of the book has a slider")
+    """The front page, down to its first slider."""
+    notebook = json.loads((ROOT / "book/intro.ipynb").read_text())
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    first = next(k for k, cell in enumerate(code)
+                 if re.search(r"^explore\(", "".join(cell["source"]), re.M))
+    return {**notebook, "cells": code[:first + 1]}
+
+
+def answers(address: str) -> bool:
+    try:
+        urllib.request.urlopen(address, timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.fixture(scope="module")
@@ -44,25 +47,19 @@ def lab(tmp_path_factory):
                "JUPYTERLAB_WORKSPACES_DIR", "JUPYTERLAB_SETTINGS_DIR")
     environment = {name: value for name, value in os.environ.items() if name != "GEOLAB_EXPLORE"}
     environment |= {name: str(home / name) for name in folders} | {"PYTHONPATH": str(ROOT)}
+    options = ["--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
+               f"--ServerApp.root_dir={home / 'root'}", "--ServerApp.port_retries=0",
+               "--IdentityProvider.token=", "--ServerApp.password=",
+               "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+               "--LabApp.extension_manager=readonly"]
     with (home / "log").open("w") as log:
-        server = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root",
-             "--ip=127.0.0.1", f"--port={port}", f"--ServerApp.root_dir={home / 'root'}",
-             "--ServerApp.port_retries=0",
-             "--IdentityProvider.token=", "--ServerApp.password=",
-             "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-             "--LabApp.extension_manager=readonly"],
-            env=environment, stdout=log, stderr=subprocess.STDOUT)
+        server = subprocess.Popen([sys.executable, "-m", "jupyterlab", *options],
+                                  env=environment, stdout=log, stderr=subprocess.STDOUT)
     try:
-        for _ in range(STARTS_WITHIN * 5):
-            assert server.poll() is None, (home / "log").read_text()
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/api", timeout=5).close()
-                break
-            except OSError:
-                time.sleep(0.2)
-        else:
-            raise AssertionError("JupyterLab did not start:\n" + (home / "log").read_text())
+        end = time.monotonic() + STARTS_WITHIN
+        while not answers(f"http://127.0.0.1:{port}/api"):
+            assert server.poll() is None and time.monotonic() < end, (home / "log").read_text()
+            time.sleep(0.2)
         yield f"http://127.0.0.1:{port}/lab/tree/chapter.ipynb"
     finally:
         server.terminate()  # it takes its kernels along

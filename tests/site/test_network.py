@@ -53,16 +53,22 @@ def page_file(static, folder, texts) -> Path:
     return write_page(folder / "page.html", FILES, panel(folder, texts))
 
 
-def panel(folder, texts, **changed) -> str:
+def panel(folder, texts) -> str:
     files = {name: folder / f"network_{name}.js" for name in texts}
     hashes = {name: sha256(text) for name, text in texts.items()}
-    return network(files, hashes | changed, "<table><tr><td>still</td></tr></table>",
+    return network(files, hashes, "<table><tr><td>still</td></tr></table>",
                    text="In the beginning", folder=f"{folder.as_uri()}/").data
 
 
 @pytest.fixture(scope="module")
 def address(page_file) -> str:
     return page_file.as_uri()
+
+
+@pytest.fixture(scope="module")
+def chromium(window, address):
+    window.goto(address)
+    return window
 
 
 # ---------------------------------------------------------------- the networks
@@ -106,31 +112,24 @@ def agrees(page, text: str, pieces: Tokenizer, silent=()) -> None:
 
 
 @pytest.mark.parametrize("residual", RESIDUALS)
-def test_chromium_computes_the_logits_of_pytorch(chromium_page, residual, texts, pieces):
-    agrees(chromium_page, texts[residual], pieces)
-    agrees(chromium_page, texts[residual], pieces, silent=[1, 2])
+def test_a_browser_computes_the_logits_of_pytorch(in_both, residual, texts, pieces):
+    agrees(in_both, texts[residual], pieces)
+    agrees(in_both, texts[residual], pieces, silent=[1, 2])
 
 
-@pytest.mark.parametrize("residual", RESIDUALS)
-def test_firefox_computes_the_logits_of_pytorch(firefox_page, residual, texts, pieces):
-    agrees(firefox_page, texts[residual], pieces)
-
-
-@pytest.mark.parametrize("residual", RESIDUALS)
+@pytest.mark.parametrize("residual, names", [
+    ("delta", ("beta", "value")), ("mhc", ("read", "write", "mix")), ("mgt", ("gate", "beta")),
+    ("attnres", ())])
 @torch.no_grad()
-def test_what_is_seen_are_the_coefficients_of_the_residual(chromium_page, residual, texts, pieces):
-    model, sentence = read_text(texts[residual]), LINE + "In the"
-    got, = chromium_page.evaluate(COMPUTED, [texts[residual], [sentence], []])
+def test_what_is_seen_are_the_coefficients_of_the_residual(chromium, residual, names, texts):
+    model = read_text(texts[residual])
+    got, = chromium.evaluate(COMPUTED, [texts[residual], [LINE + "In the"], []])
     noted = []
     for layer in model.trunk.layers:
         layer.register_forward_pre_hook(lambda layer, args: noted.append(
             (args[0], layer.residual.observe(args[0], layer.sublayer))))
     model(torch.tensor([got["ids"]]))
     for (state, wanted), seen in zip(noted, json.loads(got["seen"]), strict=True):
-        if residual == "additive":
-            continue
-        names = {"delta": ("beta", "value"), "mhc": ("read", "write", "mix"),
-                 "mgt": ("gate", "beta"), "attnres": ()}[residual]
         for name in names:
             value = getattr(wanted, name)[0, -1]
             assert torch.allclose(torch.tensor(seen[name]), value, atol=1e-4), name
@@ -145,30 +144,28 @@ def test_what_is_seen_are_the_coefficients_of_the_residual(chromium_page, residu
 
 
 @pytest.mark.parametrize("change, said", [
-    (lambda told: told | {"residual": "hyper"}, "doesn't compute the residual “hyper”"),
-    (lambda told: told | {"width": 32}, "have the shape"),
-    (lambda told: told | {"hidden": 25}, "have the shape"),
-    (lambda told: told | {"residual": "toString"}, "doesn't compute the residual “toString”"),
-    (lambda told: told | {"tensors": told["tensors"][1:]}, "weights, and the network wants"),
-    (lambda told: told | {"tensors": told["tensors"][:1] + told["tensors"][:-1]}, "weights, and"),
-    (lambda told: told | {"numbers": told["numbers"][:-8]}, "bytes of weights"),
-    (lambda told: told | {"residual": "additive"}, "and the network wants none")])
-def test_a_text_of_another_shape_is_refused(chromium_page, texts, change, said):
-    text = json.dumps(change(json.loads(texts["delta"])))
-    got = chromium_page.evaluate(
+    (lambda told: {"residual": "hyper"}, "doesn't compute the residual “hyper”"),
+    (lambda told: {"residual": "toString"}, "doesn't compute the residual “toString”"),
+    (lambda told: {"residual": "additive"}, "and the network wants none"),
+    (lambda told: {"hidden": 25}, "have the shape"),
+    (lambda told: {"tensors": told["tensors"][1:]}, "weights, and the network wants"),
+    (lambda told: {"tensors": told["tensors"][:1] + told["tensors"][:-1]}, "weights, and"),
+    (lambda told: {"numbers": told["numbers"][:-8]}, "bytes of weights")])
+def test_a_text_of_another_shape_is_refused(chromium, texts, change, said):
+    told = json.loads(texts["delta"])
+    assert said in chromium.evaluate(
         "text => { try { geolabNetwork.open(text); } catch (error) { return error.message; } }",
-        text)
-    assert said in got
+        json.dumps(told | change(told)))
 
 
 @pytest.mark.parametrize("residual", RESIDUALS)
-def test_a_stored_network_says_what_the_result_says(chromium_page, residual):
+def test_a_stored_network_says_what_the_result_says(chromium, residual):
     run, = (run for run in stored("page_network")["runs"] if run["model"] == residual)
     file = (FOLDER / f"page_network/network_{residual}.js").read_text()
     text = json.loads(file[file.index('"{'):file.rindex(")")])
     assert sha256(text) == run["measured"]["sha256"] and len(file) < 1.5e6
     spoken = run["measured"]["speaks"]
-    found = chromium_page.evaluate("""([text, sentences]) => {
+    found = chromium.evaluate("""([text, sentences]) => {
         const {encode, decode, open, reader, softmax} = geolabNetwork, net = open(text);
         return sentences.map(sentence => {
             const {logits} = encode(net, sentence).map(reader(net)).pop();
@@ -192,62 +189,61 @@ def out(page, side: str):
     return page.locator(f'[data-side="{side}"] .geolab-out')
 
 
-def ready(page, side: str = "right") -> None:
-    out(page, side).locator("li").first.wait_for()
+def begin(page) -> None:
+    page.click(".geolab-run")
+    out(page, "right").locator("li").first.wait_for()
 
 
 def test_weights_are_loaded_when_a_reader_asks_and_the_first_picture_stays_till_then(opened):
-    assert opened.locator('script[src*="network_delta"]').count() == 0
-    assert opened.locator(".geolab-still").is_visible()
+    loaded, still = opened.locator('script[src*="/network_"]'), opened.locator(".geolab-still")
+    before = loaded.count()
+    assert still.is_visible()
     opened.focus("textarea")
-    ready(opened)
-    assert not opened.locator(".geolab-still").is_visible()
-    loaded = [opened.locator(f'script[src*="network_{name}.js"]').count() for name in RESIDUALS]
-    assert sum(loaded) == 2
+    out(opened, "right").locator("li").first.wait_for()
+    assert not still.is_visible() and loaded.count() == before + 2
     opened.locator(".geolab-said").filter(has_text="delta: ").wait_for(state="attached")
 
 
-@pytest.mark.parametrize("residual", RESIDUALS)
-def test_a_residual_shows_what_it_did_and_the_likeliest_pieces(opened, residual, texts, pieces):
+@pytest.mark.parametrize("residual, word", [
+    ("additive", "cosine"), ("delta", "k·x"), ("mhc", "rows of H"), ("mgt", "gate G"),
+    ("attnres", "weights")])
+@torch.no_grad()
+def test_a_residual_shows_what_it_did_and_the_likeliest_pieces(
+        opened, residual, word, texts, pieces):
     opened.select_option('[name="network.left"]', residual)
     opened.fill("textarea", "The word is")
-    ready(opened)
-    ids = pieces.encode(LINE + "The word is").ids
-    with torch.no_grad():
-        best = read_text(texts[residual])(torch.tensor([ids]))[0, -1].softmax(-1).topk(5)
+    left, ids = out(opened, "left"), pieces.encode(LINE + "The word is").ids
+    best = read_text(texts[residual])(torch.tensor([ids]))[0, -1].topk(5).indices.tolist()
     # what is typed takes effect 150 milliseconds later
     opened.wait_for_function("""wanted => [...document.querySelectorAll(
         "[data-side=left] button[data-next]")].map(one => one.dataset.next).join("|") === wanted
-    """, arg="|".join(pieces.decode([int(k)]) for k in best.indices))
-    assert out(opened, "left").locator("tbody tr").count() == len(ids)
-    assert out(opened, "left").locator("thead button").all_inner_texts() == ["A1", "M1", "A2", "M2"]
+    """, arg="|".join(pieces.decode([k]) for k in best))
+    assert left.locator("tbody tr").count() == len(ids)
+    assert left.locator("thead button").all_inner_texts() == ["A1", "M1", "A2", "M2"]
     assert opened.evaluate("document.documentElement.scrollWidth") <= 390
-    told = out(opened, "left").locator(".geolab-told").inner_text()
-    words = {"additive": "cosine", "delta": "k·x", "mhc": "rows of H", "mgt": "gate G",
-             "attnres": "weights"}
-    assert words[residual] in told and "NaN" not in told and "undefined" not in told
+    told = left.locator(".geolab-told").inner_text()
+    assert word in told and "NaN" not in told and "undefined" not in told
 
 
 def test_a_silent_sublayer_changes_what_comes_next_and_a_click_brings_it_back(opened):
-    opened.click(".geolab-run")
-    ready(opened)
+    begin(opened)
     first, other = (out(opened, side).locator("ol").inner_text() for side in ("left", "right"))
+    changed = "first => (document.querySelector('[data-side=left] ol').innerText !== first)"
     button = out(opened, "left").locator('[data-off="1"]')
     button.focus()
     opened.keyboard.press("Enter")
-    opened.wait_for_function("first => document.querySelector('[data-side=left] ol').innerText"
-                             " !== first", arg=first)
+    opened.wait_for_function(changed, arg=first)
     assert button.get_attribute("aria-pressed") == "true"
     assert opened.evaluate("document.activeElement.dataset.off") == "1"
     assert out(opened, "right").locator("ol").inner_text() == other
     opened.keyboard.press("Enter")
-    opened.wait_for_function("first => document.querySelector('[data-side=left] ol').innerText"
-                             " === first", arg=first)
+    opened.wait_for_function(changed.replace("!==", "==="), arg=first)
 
 
-def test_arrow_keys_go_from_place_to_place_in_both_tables(opened):
-    opened.click(".geolab-run")
-    ready(opened)
+def test_arrow_keys_go_from_place_to_place_in_both_tables_as_far_as_the_network_reads(opened):
+    opened.fill("textarea", "one two three four five six seven eight nine ten")
+    opened.locator(".geolab-wants").filter(has_text="first 15 pieces of your text").wait_for()
+    assert out(opened, "left").locator("tbody tr").count() == 16
     here = out(opened, "left").locator("td[aria-current]")
     row, column = map(int, here.get_attribute("data-at").split())
     here.focus()
@@ -259,8 +255,7 @@ def test_arrow_keys_go_from_place_to_place_in_both_tables(opened):
 
 
 def test_the_address_keeps_what_was_typed_and_opens_it_again(opened):
-    opened.click(".geolab-run")
-    ready(opened)
+    begin(opened)
     opened.select_option('[name="network.right"]', "mhc")
     opened.fill("textarea", "A <b> & c")
     out(opened, "left").locator('[data-off="2"]').click()
@@ -273,33 +268,20 @@ def test_the_address_keeps_what_was_typed_and_opens_it_again(opened):
     opened.goto("about:blank")
     opened.goto(address)
     assert opened.locator('script[src*="network_delta"]').count() == 0
-    opened.click(".geolab-run")
-    ready(opened)
+    begin(opened)
     assert [out(opened, side).inner_text() for side in ("left", "right")] == before
 
 
-def test_a_long_text_is_read_as_far_as_the_network_reads(opened):
-    opened.fill("textarea", "one two three four five six seven eight nine ten")
-    opened.locator(".geolab-wants").filter(has_text="first 15 pieces of your text").wait_for()
-    assert out(opened, "left").locator("tbody tr").count() == 16
-
-
-def changed(before: str, after: str):
-    return lambda text: script(text, {}).replace(before, after)
-
-
-@pytest.mark.parametrize("broken, said", [
-    (lambda text: None, "can't be read"),
-    (changed('\\"heads\\":2', '\\"heads\\":4'), "have the SHA-256"),
-    (changed('take("delta"', 'take("mgt"'), "has no network “delta”")],
-    ids=["missing", "changed", "another"])
+@pytest.mark.parametrize("before, after, said", [
+    (None, "", "can't be read"), ('\\"heads\\":2', '\\"heads\\":4', "have the SHA-256"),
+    ('take("delta"', 'take("mgt"', "has no network “delta”")])
 def test_other_weights_are_refused_with_a_sentence(open_phone, tmp_path, page_file, texts,
-                                                   broken, said):
+                                                   before, after, said):
     for name, text in texts.items():
-        (tmp_path / f"network_{name}.js").write_text(script(text, {}))
-    content = broken(texts["delta"])
-    bad = tmp_path / "network_delta.js"
-    bad.write_text(content) if content else bad.unlink()
+        if name != "delta" or before:
+            content = script(text, {})
+            content = content.replace(before, after) if name == "delta" else content
+            (tmp_path / f"network_{name}.js").write_text(content)
     path = page_file.with_name("broken.html")
     path.write_text(page_file.read_text().replace(
         f'data-files="{page_file.parent.as_uri()}/"', f'data-files="{tmp_path.as_uri()}/"'))
@@ -321,6 +303,5 @@ def test_an_output_of_a_notebook_works_alone(open_phone, tmp_path, monkeypatch, 
     path = tmp_path / "output.html"
     path.write_text(f'<!DOCTYPE html><meta charset="utf-8">{panel(folder, texts)}')
     page = open_phone(path)
-    page.focus("textarea")
-    ready(page)
+    begin(page)
     assert location(page) == path.as_uri()

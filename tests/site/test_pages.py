@@ -3,6 +3,29 @@
 import pytest
 
 pytestmark = pytest.mark.browser
+# what is wider than the window: the page, or elements outside of boxes that scroll
+STICKING_OUT = """() => {
+    const article = document.querySelector("article");
+    const width = document.documentElement.clientWidth;
+    const inside = box => box.left > -1 && box.right < width + 1;
+    const scrolls = e => ["auto", "scroll"].includes(getComputedStyle(e).overflowX);
+    const excused = e => {
+        for (e = e.parentElement; e !== article; e = e.parentElement)
+            if (scrolls(e)) return true;
+    };
+    const all = [...article.querySelectorAll("*:not(svg *):not(mjx-container *)")];
+    const found = new Set(all.filter(e => {
+        const box = e.getBoundingClientRect();
+        return box.width > 1 && box.height > 1 && !inside(box) && !excused(e);
+    }));
+    const wide = document.documentElement.scrollWidth > width ? ["the page"] : [];
+    return wide.concat([...found].filter(e => !found.has(e.parentElement)).map(e => {
+        const text = e.matches("mjx-container")
+            ? "a formula in: " + e.closest("p, li, td, div").textContent : e.outerHTML;
+        const right = e.getBoundingClientRect().right;
+        return `${text.trim().slice(0, 200)} ... reaches ${right} of ${width} pixels`;
+    }));
+}"""
 MOST_SHIFT = 0.4  # a line that breaks elsewhere is much; more, and a reader loses the place
 
 
@@ -36,35 +59,9 @@ def test_the_text_stays_where_it_is_while_the_page_loads(visit):
 
 def test_nothing_sticks_out(visit):
     """Folded or not, neither the page nor what is outside a box that scrolls is too wide."""
-    assert not sticking_out(visit.page)
+    assert not visit.page.evaluate(STICKING_OUT)
     visit.unfold()
-    assert not sticking_out(visit.page)
-
-
-def sticking_out(page) -> list[str]:
-    """What is wider than the window: the page, or elements outside of boxes that scroll."""
-    return page.evaluate("""() => {
-        const article = document.querySelector("article");
-        const width = document.documentElement.clientWidth;
-        const inside = box => box.left > -1 && box.right < width + 1;
-        const scrolls = e => ["auto", "scroll"].includes(getComputedStyle(e).overflowX);
-        const excused = e => {
-            for (e = e.parentElement; e !== article; e = e.parentElement)
-                if (scrolls(e)) return true;
-        };
-        const all = [...article.querySelectorAll("*:not(svg *):not(mjx-container *)")];
-        const found = new Set(all.filter(e => {
-            const box = e.getBoundingClientRect();
-            return box.width > 1 && box.height > 1 && !inside(box) && !excused(e);
-        }));
-        const wide = document.documentElement.scrollWidth > width ? ["the page"] : [];
-        return wide.concat([...found].filter(e => !found.has(e.parentElement)).map(e => {
-            const text = e.matches("mjx-container")
-                ? "a formula in: " + e.closest("p, li, td, div").textContent : e.outerHTML;
-            const right = e.getBoundingClientRect().right;
-            return `${text.trim().slice(0, 200)} ... reaches ${right} of ${width} pixels`;
-        }));
-    }""")
+    assert not visit.page.evaluate(STICKING_OUT)
 
 
 def test_the_keyboard_reaches_what_scrolls_on_the_smallest_phone(phone):
@@ -101,27 +98,22 @@ def test_the_keyboard_reaches_what_scrolls_on_the_smallest_phone(phone):
     assert not cut and not unreached and not needless
 
 
-@pytest.fixture(scope="module")
-def closed(site, window):
-    """A part of a chapter that stands closed. Its formulas aren't set: they need half the time."""
-    window.route("**/mathjax/**", lambda route: route.abort())
+def test_a_link_into_a_closed_part_opens_it(site, window):
+    """Chromium and Firefox do so by themselves, older browsers by our script alone."""
+    window.route("**/mathjax/**", lambda route: route.abort())  # formulas need half the time
     window.goto((site / "notebooks/09_the_gate.html").as_uri())
     window.unroute("**/mathjax/**")
-    return window.locator("#gate-steeper")
-
-
-@pytest.mark.parametrize("event", ["load", "hashchange"])
-def test_a_link_into_a_closed_part_opens_it(window, closed, event):
-    """Chromium and Firefox do so by themselves, older browsers by our script alone."""
-    window.evaluate("""() => document.querySelectorAll("details")
-        .forEach(folded => folded.open = false)""")
-    assert not closed.is_visible()
-    window.evaluate("""event => {
-        history.replaceState(null, "", "#gate-steeper");  // which no browser follows
-        dispatchEvent(new Event(event));
-    }""", event)
-    assert closed.is_visible()
-    window.wait_for_function("""() => {
-        const top = document.getElementById("gate-steeper").getBoundingClientRect().top;
-        return 0 <= top && top < 400;
-    }""")  # the scrolling is smooth
+    closed = window.locator("#gate-steeper")
+    for event in ("load", "hashchange"):
+        window.evaluate("""() => document.querySelectorAll("details")
+            .forEach(folded => folded.open = false)""")
+        assert not closed.is_visible()
+        window.evaluate("""event => {
+            history.replaceState(null, "", "#gate-steeper");  // which no browser follows
+            dispatchEvent(new Event(event));
+        }""", event)
+        assert closed.is_visible()
+        window.wait_for_function("""() => {
+            const top = document.getElementById("gate-steeper").getBoundingClientRect().top;
+            return 0 <= top && top < 400;
+        }""")  # the scrolling is smooth

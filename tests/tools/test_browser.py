@@ -7,48 +7,33 @@ import pytest
 import browser
 
 
-@pytest.fixture
-def bare(monkeypatch):
-    """A machine with apt-get and sudo, but without a browser.
-
-    Its commands are noted, and succeed where `outcomes` says so.
-    """
-    ran, outcomes, there = [], {}, set()
+@pytest.mark.parametrize("outcomes, installed", [
+    ({"playwright install"}, "-m playwright install chromium"),
+    ({"sudo -n true", "apt-get install"}, "sudo -n apt-get install -y chromium"),
+    (set(), "")])
+def test_playwrights_download_comes_first_then_the_package_manager_then_a_line_that_mends(
+        monkeypatch, capsys, outcomes, installed):
+    """On a machine with apt-get and sudo, where the commands in `outcomes` succeed."""
+    ran, there = [], {"apt-get", "sudo"}
 
     def run(*command):
         ran.append(" ".join(command))
-        outcome = outcomes.get(next((part for part in outcomes if part in ran[-1]), ""), False)
-        if outcome and "install" in ran[-1]:
+        succeeds = any(part in ran[-1] for part in outcomes)
+        if succeeds and "install" in ran[-1]:
             there.add("chromium")
-        return outcome
+        return succeeds
 
     monkeypatch.setattr(browser, "_ran", run)
     monkeypatch.setattr(browser, "_playwrights_own", lambda: None)
     monkeypatch.setattr(browser.os, "geteuid", lambda: 1000)
-    known = {"apt-get", "sudo"}
     monkeypatch.setattr(browser.shutil, "which",
-                        lambda name: f"/bin/{name}" if name in there | known else None)
+                        lambda name: f"/bin/{name}" if name in there else None)
     monkeypatch.setattr(sys, "argv", ["browser.py", "--install"])
-    return ran, outcomes
-
-
-def test_playwrights_download_comes_first(bare):
-    ran, outcomes = bare
-    outcomes["playwright install"] = True
-    assert browser.main() == 0 and len(ran) == 1
-
-
-def test_the_package_manager_comes_next_where_no_password_is_asked(bare, capsys):
-    ran, outcomes = bare
-    outcomes |= {"sudo -n true": True, "apt-get install": True}
-    assert browser.main() == 0
-    assert ran[-1] == "sudo -n apt-get install -y chromium"
-    assert "browser for the checks: /bin/chromium" in capsys.readouterr().out
-
-
-def test_else_it_ends_with_the_line_that_mends_it(bare, capsys):
-    ran, _ = bare
-    assert browser.main() == 1
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last == "To mend it: sudo apt-get install -y chromium"
-    assert not [command for command in ran if "apt-get install" in command]
+    assert browser.main() == int(not installed)
+    said = capsys.readouterr().out
+    if installed:
+        assert ran[-1].endswith(installed) and "browser for the checks: /bin/chromium" in said
+        assert len(ran) == 1 or "playwright" in ran[0]
+    else:
+        assert not [command for command in ran if "apt-get install" in command]
+        assert said.splitlines()[-1] == "To mend it: sudo apt-get install -y chromium"

@@ -6,7 +6,7 @@ import os
 import nbformat
 import pytest
 
-from executor import KERNEL, execute, outcome
+from executor import KERNEL, execute
 
 SEED = "import torch\nprint(torch.Generator().manual_seed(0).initial_seed())"
 CELLS = {
@@ -20,17 +20,20 @@ def text(cell: dict) -> str:
     return "".join("".join(output.get("text", [])) for output in cell["outputs"])
 
 
+def write(folder, name, limit):
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    cells = [nbformat.v4.new_code_cell(source) for source in CELLS[name]]
+    metadata = {"kernelspec": kernel, "execution": {"timeout": limit}}
+    path = folder / f"{name}.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=metadata), path)
+    return path
+
+
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory):
     """Each notebook's outcome and cells, under a stand-in that moves seeds by 1000."""
     folder = tmp_path_factory.mktemp("notebooks")
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    for name, sources in CELLS.items():
-        limit = {"execution": {"timeout": 5}} if name == "waits" else {}
-        nbformat.write(nbformat.v4.new_notebook(
-            cells=[*map(nbformat.v4.new_code_cell, sources)],
-            metadata={"kernelspec": kernel, **limit}), folder / f"{name}.ipynb")
-    copies = [folder / f"{name}.ipynb" for name in CELLS]
+    copies = [write(folder, name, 5 if name == "waits" else 300) for name in CELLS]
     found = execute(copies, os.environ | KERNEL | {"GEOLAB_STANDIN": '{"seeds": 1000}'}, quiet=True)
     return {copy.stem: (one, json.loads(copy.read_text())["cells"])
             for copy, one in zip(copies, found, strict=True)}
@@ -44,24 +47,17 @@ def test_every_cell_runs_after_an_error_and_under_the_stand_in(executed):
     assert text(cells[1]) == "1000\n" and found.seconds > 0
 
 
-@pytest.mark.parametrize("name, cell, error", [("ends", 1, "DeadKernelError"),
-                                               ("waits", 2, "CellTimeoutError")])
-def test_what_came_before_the_end_is_kept_and_the_end_is_an_error(executed, name, cell, error):
+@pytest.mark.parametrize("name, cell, error, kept", [
+    ("ends", 1, "DeadKernelError", "before\n"), ("waits", 2, "CellTimeoutError", "1000\n")])
+def test_what_came_before_the_end_is_kept_and_the_end_is_an_error(
+        executed, name, cell, error, kept):
     found, cells = executed[name]
     assert {one.cell for one in found.failures} == {cell}
     assert found.failures[0].error.startswith(error)
-    assert text(cells[0]) == {"ends": "before\n", "waits": "1000\n"}[name]
-    assert not cells[-1]["outputs"]
-
-
-def test_a_notebook_without_outputs_was_not_executed(tmp_path):
-    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")]),
-                   tmp_path / "stored.ipynb")
-    assert outcome(tmp_path / "stored.ipynb") is None and outcome(tmp_path / "none.ipynb") is None
+    assert text(cells[0]) == kept and not cells[-1]["outputs"]
 
 
 def test_a_stand_in_that_cannot_be_set_up_is_no_run(tmp_path):
-    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")]),
-                   tmp_path / "a.ipynb")
     with pytest.raises(RuntimeError, match="no stand-in"):
-        execute([tmp_path / "a.ipynb"], os.environ | {"GEOLAB_STANDIN": "no JSON"}, quiet=True)
+        execute([write(tmp_path, "raises", 300)],
+                os.environ | {"GEOLAB_STANDIN": "no JSON"}, quiet=True)

@@ -75,18 +75,14 @@ def test_seeds_are_moved_everywhere(probed):
     assert moved["own"] == moved["global_"] and moved["weight"] == plain["weight"]
 
 
-def test_first_weights_move_by_one_unit_in_the_last_place(probed):
+def test_first_weights_move_by_one_unit_in_the_last_place_and_an_instruction_set_is_taken(probed):
     plain, one, other = (probed[name] for name in ("plain", "ulp", "default"))
     for moved in (one, other):
         pairs = zip(moved["weight"], plain["weight"])
         assert {round((new / old - 1) / 2.0**-23) for new, old in pairs if old} <= {-1, 0, 1}
         assert moved["weight"] != plain["weight"]
         assert [moved[name] for name in DRAWS] == [plain[name] for name in DRAWS]
-    assert one["weight"] != other["weight"]
-
-
-def test_an_instruction_set_is_taken(probed):
-    assert probed["default"]["capability"] == "DEFAULT"
+    assert one["weight"] != other["weight"] and other["capability"] == "DEFAULT"
 
 
 def test_stored_runs_differ_in_all_that_matters():
