@@ -15,12 +15,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_option
-from geolab.residuals.streams import StreamCoefficients, Streams
-from geolab.residuals.weights import Linear, put, zero
+from geolab.operators import hyper_join
+from geolab.operators.hyper import hyper_coefficients
+from geolab.residuals.base import Sublayer
+from geolab.residuals.streams import StreamCoefficients, Streams, Unwritten, joined_step
+from geolab.residuals.weights import Weight, put, zero_matrix
 
 
 class HyperConnections(Streams):
@@ -47,7 +49,7 @@ class HyperConnections(Streams):
         self.stream = index % streams  # k
         self.static = nn.Parameter(torch.empty(streams * (streams + 2)))  # the table, row by row
         if dynamic:
-            self.generate = Linear(width, streams + 2, bias=False).start(zero)
+            self.generate = Weight(streams + 2, width, decays=True, how=zero_matrix)
             self.scale = nn.Parameter(torch.empty(2))  # of b, and of a and A
         self.start_own()
 
@@ -62,13 +64,33 @@ class HyperConnections(Streams):
         if self.dynamic:
             nn.init.constant_(self.scale, 0.01)
 
+    @property
+    def joins(self) -> bool:
+        own = all(getattr(type(self), name) is getattr(HyperConnections, name)
+                  and name not in vars(self) for name in ("forward", "coefficients"))
+        return own and self.dynamic
+
+    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
+        if self.joins:
+            return self.step(state, sublayer).written()
+        return super().forward(state, sublayer)
+
+    def step(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
+        """Do the step of `forward` without its last write, from a state that is written or not."""
+        def join(x, given, update, norm):
+            return hyper_join(x, given, update, *self._maps(), norm=norm)
+
+        return joined_step(join, state, sublayer)
+
+    def _maps(self) -> tuple[Tensor, Tensor, Tensor, float, bool]:
+        # the norm has no weight, which the linear map would absorb
+        return self.generate(), self.scale, self.static, 1e-5, self.tanh
+
     def coefficients(self, state: Tensor) -> StreamCoefficients:
-        table = self.static.view(self.streams, -1).expand(*state.shape[:-1], -1)  # (B, T, n, n + 2)
         if self.dynamic:
-            # layer-norm without a weight: the linear map absorbs it
-            numbers = self.generate(F.layer_norm(state, (self.width,)))
-            scale = torch.cat([self.scale[:1], self.scale[1:].expand(self.streams + 1)])
-            table = table + scale * (numbers.tanh() if self.tanh else numbers)
+            write, read, mix = hyper_coefficients(state, *self._maps())
+            return StreamCoefficients(read, write, mix)
+        table = self.static.view(self.streams, -1).expand(*state.shape[:-1], -1)  # (B, T, n, n + 2)
         write, read, rows = table.split([1, 1, self.streams], dim=-1)
         return StreamCoefficients(read.squeeze(-1), write.squeeze(-1), rows.transpose(-2, -1))
 

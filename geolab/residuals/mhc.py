@@ -33,7 +33,7 @@ from geolab.operators import (
 from geolab.residuals.base import Sublayer
 from geolab.residuals.constrained import ConstrainedStreams, guarded
 from geolab.residuals.streams import StreamCoefficients, Unwritten, norm_and_rest
-from geolab.residuals.weights import as_linear
+from geolab.residuals.weights import zero_matrix
 
 
 class MHC(ConstrainedStreams):
@@ -125,8 +125,7 @@ class Readout(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        as_linear(self.weight)  # overwritten, but the seeds of stored runs count these draws
-        nn.init.zeros_(self.weight)
+        zero_matrix(self.weight)
         nn.init.constant_(self.scale, 0.01)
         nn.init.constant_(self.bias, -math.log(self.streams - 1))
 

@@ -8,6 +8,7 @@ Legend: B batch, T positions, D width, n streams.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -96,6 +97,21 @@ class Streams(Residual):
     def reduce(self, state: Tensor) -> Tensor:
         """(B, T, n, D) -> (B, T, D), or (B, T, n D) where it was split."""
         return state.flatten(-2) if self.ends == "split" else state.mean(-2)
+
+
+def joined_step(join: Callable[..., tuple[Tensor, Tensor, Tensor]], state: Tensor | Unwritten,
+                sublayer: Sublayer) -> Unwritten:
+    """A sublayer's step without its last write, from a state that is written or not.
+
+    join(x, given, update, norm) writes the state and reads it: it returns Z, u, and the rows of the
+    next H above b.
+    """
+    x, given, update = state, None, None
+    if isinstance(state, Unwritten):
+        x, given, update = state.x, state.together(), state.update
+    norm, f = norm_and_rest(sublayer)
+    z, u, made = join(x, given, update, norm)
+    return Unwritten(z, f(u), made)
 
 
 def norm_and_rest(sublayer: Sublayer) -> tuple[Norm | None, Sublayer]:

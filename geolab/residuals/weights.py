@@ -126,6 +126,12 @@ def normal_matrix(weight: Tensor, std: float) -> None:
     nn.init.normal_(weight, std=std)
 
 
+def zero_matrix(weight: Tensor) -> None:
+    """Zeros, after the draws that nn.Linear makes."""
+    as_linear(weight)  # overwritten, but the seeds of stored runs count these draws
+    nn.init.zeros_(weight)
+
+
 def as_linear(weight: Tensor) -> None:
     """The draws of nn.Linear's own start."""
     nn.init.kaiming_uniform_(weight, a=5**0.5)

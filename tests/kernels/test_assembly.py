@@ -14,7 +14,7 @@ from benchmarks.cases import CASES
 ROOT = Path(__file__).parents[2]
 STATE = [name for name, case in CASES.items() if case.kind == "state"]
 MATRICES = ["cayley_rank2", "cayley_skew4", "sinkhorn"]
-JOINED = [name for name in STATE if name.startswith(("stream_join", "constrained_join"))]
+JOINED = [name for name in STATE if "_join" in name]
 MULTIPLIED = ("rms_linear", *JOINED)  # the operators that multiply by W
 
 
@@ -51,10 +51,11 @@ def test_every_kernel_compiles_forward_and_backward(rows):
 
 def test_no_kernel_spills_but_one_that_was_the_fastest_all_the_same(rows):
     """Of the layouts that an H100 tried, the fastest backward pass between sublayers spills ten
-    registers.
+    registers at most.
     """
-    spilled = {(row["operator"], row["kernel"], row["stack"]) for row in rows if row["stack"]}
-    assert spilled <= {(name, "_backward", 40) for name in JOINED}
+    spilled = {(row["operator"], row["kernel"]) for row in rows if row["stack"]}
+    assert spilled <= {(name, "_backward") for name in JOINED}
+    assert max(row["stack"] for row in rows) <= 40
 
 
 def test_the_state_moves_16_bytes_at_a_time(rows):

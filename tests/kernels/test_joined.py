@@ -259,7 +259,7 @@ def test_a_network_joins_all_its_sublayers(device):
 @pytest.mark.parametrize("residual, options", [
     ("mhc", {"iterations": 2}), ("mhc", {"iterations": 2, "eps": 1e-6}),
     ("mhc", {"without": ("mix",)}), ("mhc", {"mix": "permutations"}),
-    ("mhc", {"mix": "kronecker"}), ("single-pass", {"iterations": 2})], ids=str)
+    ("mhc", {"mix": "kronecker"}), ("single-pass", {"iterations": 2}), ("hyper", {})], ids=str)
 def test_kernels_take_the_norm_of_a_sublayer_unless_somebody_looks_at_it(device, residual, options):
     model, x = network(device, residual=residual, options=options, norm="rms")
     wanted, seen = outputs_and_gradients(model, x, "never"), []
@@ -279,6 +279,12 @@ def test_kernels_take_the_norm_of_a_sublayer_unless_somebody_looks_at_it(device,
 def test_one_operator_makes_the_coefficients_of_these_forms(device, options):
     model, x = network(device, options=options)
     assert called(lambda: model(x)) == {"constrained_join": 4, "stream_mix_write": 1}
+
+
+@pytest.mark.parametrize("options", [{}, {"tanh": False, "streams": 2}, {"streams": 1}], ids=str)
+def test_hyper_connections_join_all_their_sublayers(device, options):
+    model, x = network(device, residual="hyper", options=options)
+    assert called(lambda: model(x)) == {"hyper_join": 4, "stream_mix_write": 1}
 
 
 @pytest.mark.parametrize("options", [
@@ -378,7 +384,8 @@ MADE = [None, {"without": ("mix",)}, {"eps": 1e-2, "write_eps": 1e-2},
 @pytest.mark.parametrize("residual, options", [
     *(("mhc", options) for options in (*MADE, {"without": ("read",)},
                                        {"without": ("write", "mix")})),
-    *(("single-pass", options) for options in MADE)], ids=str)
+    *(("single-pass", options) for options in MADE), ("hyper", {}), ("hyper", {"tanh": False})],
+    ids=str)
 def test_a_joined_network_is_the_layers_one_after_the_other(device, residual, options):
     def joined(model, x):
         state = model.layers[0].residual.expand(x + model.position[:, :x.shape[1]])

@@ -161,6 +161,16 @@ EXAMPLES = {
     "householder_matrix": Example(lambda n, draw: (draw(N, n),), [(0,)], units=(0,)),
     "kronecker_mixture": Example(lambda n, draw: (draw(N, n, 2),), [(1,)], streams=(1, 2, 3),
                                  noisy=True),
+    "hyper_join": Example(
+        lambda n, draw: (draw(N, n, D), draw(N, n + 1, n), draw(N, D), draw(n + 2, D) / D**0.5,
+                         draw(2), draw(n * (n + 2))),
+        [*each(6), (1, 0, 1, 0, 0, 0)],
+        lambda *x: operators.hyper_join(*x, EPS), streams=(1, 2, 4), noisy=True, loud=True),
+    "hyper_join, unbounded": Example(
+        lambda n, draw: (draw(N, n, D), draw(N, n + 1, n), draw(N, D), draw(n + 2, D) / D**0.5,
+                         draw(2), draw(n * (n + 2))),
+        each(6), lambda *x: operators.hyper_join(*x, EPS, tanh=False), streams=(1, 4), noisy=True,
+        bounded=(3, 4), loud=True),
     "midpoint_penalty": Example(lambda n, draw: (gate(),), [(1,)], streams=VECTOR, bounded=(0,)),
     "orthostochastic": Example(lambda n, draw: (draw(N, n * (2 * n - 1)),), [(1,)],
                                lambda z: operators.orthostochastic(
@@ -205,8 +215,8 @@ EXAMPLES = {
 TOOLS = {"outside_autocast", "recomputed", "widened"}  # they compute nothing
 KEEPS = {  # the dtype of its inputs; the others answer in float32 at least
     "constrained_join", "delta_matrix", "delta_shortcut", "delta_update", "diagonal_update",
-    "gated_mix", "householder_matrix", "midpoint_penalty", "reflect", "skew", "stream_generate",
-    "stream_join", "stream_mix", "stream_mix_write", "stream_read"}
+    "gated_mix", "householder_matrix", "hyper_join", "midpoint_penalty", "reflect", "skew",
+    "stream_generate", "stream_join", "stream_mix", "stream_mix_write", "stream_read"}
 READS_NUMBERS = {"delta_matrix", "householder_matrix", "reflect"}  # to refuse another length
 TWINS = [name for name in EXAMPLES if name.split(",")[0] in kernels.TWINS]
 every_example = pytest.mark.parametrize("name", EXAMPLES)
