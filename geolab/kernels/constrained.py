@@ -25,6 +25,8 @@ b′ and H′. r = 1 / rms z. Rows of logits, of a, b′ and H′, are tiles as 
 The second phase is in `coefficients`.
 """
 
+from typing import Any
+
 from torch import Tensor
 
 from geolab.kernels import birkhoff, coefficients, generate, joined, launch, normed, streams
@@ -36,10 +38,8 @@ WARPS = 4  # of the second phase, where programs read Z
 
 
 @twin
-def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, weight: Tensor,
-                     scale: Tensor, bias: Tensor, eps: float, iterations: int = 20,
-                     order: str = "column-row", guard: float = 0.0, write_guard: float = 0.0,
-                     corners: Tensor | None = None, read: Tensor | None = None,
+def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, maps: tuple,
+                     form: Any, read: Tensor | None = None,
                      norm: tuple[Tensor, float] | None = None) -> tuple[Tensor, ...]:
     """Z, u, H′ above b′, and a′ if `read` is given, as `operators.constrained_join`, for n up to 4,
     and to 8 where H = I.
@@ -48,6 +48,7 @@ def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, wei
     write (2n + 1) d, and (4n + 2) d. With a norm the backward pass moves d more.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
+    weight, scale, bias, corners = maps
     writes = {} if given is None else {"given": given, "update": update}
     gamma, norm_eps = (None, 0.0) if norm is None else norm
     if gamma is not None:
@@ -64,8 +65,9 @@ def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, wei
     if read is not None:
         read = expanded(read, *x.shape[:-1]).float().contiguous()
     run = _constrained_join if read is None else _single_pass_join
-    z, u, *made, _, _ = run(x, *numbers, given, update, read, corners, gamma, eps, norm_eps,
-                            iterations - 1, order == "row-column", guard, write_guard)
+    z, u, *made, _, _ = run(x, *numbers, given, update, read, corners, gamma, form.norm_eps,
+                            norm_eps, form.iterations - 1, form.order == "row-column", form.eps,
+                            form.write_eps)
     return ((joined.Ported.apply(x, z) if given is None else z), u,
             *(made[:1] if read is None else made))
 

@@ -14,7 +14,7 @@ from torch.autograd import Function
 
 from geolab import kernels
 from geolab.checks import require_leading, require_width
-from geolab.operators.precision import held, outside_autocast, widened
+from geolab.operators.precision import outside_autocast, widened
 
 
 def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -33,10 +33,19 @@ def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     require_leading("weight", weight, 2, ())
     if kernels.serves(x) and len(weight) <= kernels.MOST_OUTPUTS:
         return kernels.TWINS["rms_linear"](x, weight, eps)
-    # forward mode can't look into a hand-written backward pass
-    apply = _rms_linear if kernels.transformed() else _RmsLinear.apply
+    by_hand = not kernels.transformed()
     with outside_autocast(x):
-        return apply(widened(x), widened(weight), eps)
+        return rms_linear_reference(x, widened(weight), eps, by_hand)
+
+
+def held(square: Tensor) -> Tensor:
+    """The square of a length, and NaN where it has left the range of its dtype."""
+    return square.masked_fill(square.isinf(), torch.nan)
+
+
+def rms_linear_reference(x: Tensor, weight: Tensor, eps: float, by_hand: bool) -> Tensor:
+    wide = torch.promote_types(x.dtype, weight.dtype)
+    return (_RmsLinear.apply if by_hand else _rms_linear)(x.to(wide), weight.to(wide), eps)
 
 
 def _rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
