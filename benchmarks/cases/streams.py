@@ -8,7 +8,8 @@ from torch import Tensor
 
 from benchmarks.cases.case import EPS, Bytes, Case
 from geolab import operators
-from geolab.operators.joined import Form, Generated, Maps
+from geolab.operators.generate import Maps
+from geolab.operators.joined import Form, Generated
 from geolab.operators.streams import Norm, Unwritten
 
 

@@ -6,7 +6,9 @@ Legend: ... any leading axes (batch, position), features n · d of a token's str
 n² + 2n.
 """
 
+from collections.abc import Iterable
 from math import prod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +17,27 @@ from torch.autograd import Function
 from geolab import kernels
 from geolab.checks import require_leading, require_width
 from geolab.operators.precision import outside_autocast, widened
+
+
+class Maps(NamedTuple):
+    """The maps from a token's streams to the logits s ⊙ y + bias of a, b and H, y = W (z / rms z).
+    """
+
+    weight: Tensor  # W: (n² + 2n, n d), the rows for a, for b and for the rows of H
+    scale: Tensor   # s: a number each for a, b and H; with two of them H is I, and has no logits
+    bias: Tensor    # a number for each row of W
+    # C: (K, n, n), without a gradient. With them H is Σ softmax(·)_k C_k, and has K logits
+    corners: Tensor | None = None
+
+    def scaled(self, sizes: Iterable[int]) -> Tensor:
+        """s ⊙ W: the matrix is scaled, and not all the tokens' logits.
+
+        Arguments:
+            sizes: how many rows each number of s multiplies.
+        """
+        scale = self.scale.to(torch.promote_types(self.scale.dtype, torch.float32))
+        scale = torch.cat([s.expand(k) for s, k in zip(scale, sizes, strict=True)])
+        return scale.unsqueeze(-1) * self.weight
 
 
 def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -12,7 +12,7 @@ Compiled for Hopper, a thread of the backward pass keeps all but 40 bytes in reg
 Legend: n streams, d features per stream, O outputs of W, ... any leading axes (batch, position).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,7 +25,6 @@ from geolab import kernels
 from geolab.checks import (
     require_count,
     require_leading,
-    require_norm,
     require_number,
     require_option,
     require_square,
@@ -33,9 +32,9 @@ from geolab.checks import (
     require_write,
 )
 from geolab.operators.birkhoff import ORDERS, sinkhorn, sinkhorn_reference
-from geolab.operators.generate import rms_linear, rms_linear_reference
+from geolab.operators.generate import Maps, rms_linear, rms_linear_reference
 from geolab.operators.polytope import mixture
-from geolab.operators.precision import outside_autocast, widened
+from geolab.operators.precision import outside_autocast
 from geolab.operators.streams import (
     Norm,
     Unwritten,
@@ -79,26 +78,6 @@ class Form:
         require_option("order", self.order, ORDERS)
         for name in ("norm_eps", "eps", "write_eps"):
             require_number(name, getattr(self, name), 0)
-
-
-class Maps(NamedTuple):
-    """The maps from a token's streams to the logits s ⊙ y + bias of a, b and H, y = W (z / rms z).
-    """
-
-    weight: Tensor  # W: (n² + 2n, n d), the rows for a, for b and for the rows of H
-    scale: Tensor   # s: a number each for a, b and H; with two of them H is I, and has no logits
-    bias: Tensor    # a number for each row of W
-    # C: (K, n, n), without a gradient. With them H is Σ softmax(·)_k C_k, and has K logits
-    corners: Tensor | None = None
-
-    def scaled(self, sizes: Iterable[int]) -> Tensor:
-        """s ⊙ W: the matrix is scaled, and not all the tokens' logits.
-
-        Arguments:
-            sizes: how many rows each number of s multiplies.
-        """
-        scale = torch.cat([s.expand(k) for s, k in zip(self.scale, sizes, strict=True)])
-        return scale.unsqueeze(-1) * self.weight
 
 
 def stream_generate(x: Tensor, weight: Tensor, eps: float) -> Generated:
@@ -160,16 +139,36 @@ def constrained_join(state: Tensor | Unwritten, maps: Maps, form: Form, read: Te
     of_mix = n * n if maps.corners is None else len(maps.corners)
     sizes = (n, n) if len(maps.scale) == 2 else (n, n, of_mix)
     _require_join(x, update, given, maps, read, norm, sizes)
-    held = kernels.takes(x, norm) if kernels.serves(x, n) else None
     mixed = len(sizes) == 3 or isinstance(given, tuple) or (
         given is not None and given.shape[-2] > 1)
+    held = kernels.takes(x, norm) if kernels.serves(x, n) else None
     # without features the coefficients are the bias's
     if d and kernels.joins(x, len(maps.weight), mixed):
         given = state.together() if isinstance(given, tuple) else given
         z, u, *made = kernels.TWINS["constrained_join"](x, given, update, maps, form, read, held)
-    else:
-        z, u, *made = _in_turn(state, maps, form, read, held, sizes)
-    return z, u if norm is None or held else norm(u), *made
+        return z, u if norm is None or held else norm(u), *made
+    if kernels.serves(x):
+        write, generate, project, hear = (stream_mix_write, rms_linear, sinkhorn,
+                                          partial(stream_read, norm=held))
+    else:  # no kernel serves any of them
+        by_hand = not kernels.transformed()
+        write, generate, project, hear = (partial(f, by_hand=by_hand) for f in REFERENCES)
+    with outside_autocast(x):
+        z = write(x, *state.apart(), update) if isinstance(state, Unwritten) else x
+        # before the coefficients, so that gradients add up in the order of one operator after the
+        # other
+        u = None if read is None else hear(z, read)
+        logits = generate(z.flatten(-2), maps.scaled(sizes), form.norm_eps) + maps.bias
+        made_read, made_write, *mix = logits.split(sizes, dim=-1)
+        made_read = made_read.sigmoid() + form.eps
+        made = (2 * made_write.sigmoid() + form.write_eps).unsqueeze(-2)
+        if mix:
+            matrix = mixture(mix[0], maps.corners) if maps.corners is not None else project(
+                mix[0].unflatten(-1, (n, n)), form.iterations, form.order, eps=form.eps)
+            made = torch.cat([matrix, made], dim=-2)
+        u = hear(z, made_read) if u is None else u
+    u = u if norm is None or held else norm(u)
+    return (z, u, made) if read is None else (z, u, made, made_read)
 
 
 def _require_join(x: Tensor, update: Tensor | None, given: Tensor | tuple | None, maps: Maps,
@@ -194,34 +193,6 @@ def _require_join(x: Tensor, update: Tensor | None, given: Tensor | tuple | None
                               ("scale", maps.scale, len(sizes))):
         if len(rows) != count:
             raise ValueError(f"{name} must have {count} rows for {n} streams, got {len(rows)}")
-
-
-def _in_turn(state: Tensor | Unwritten, maps: Maps, form: Form, read: Tensor | None,
-             held: Norm | None, sizes: tuple[int, ...]) -> tuple[Tensor, ...]:
-    """`constrained_join` by one operator after the other."""
-    x = state.x if isinstance(state, Unwritten) else state
-    if kernels.serves(x):
-        write, generate, project, hear = (stream_mix_write, rms_linear, sinkhorn,
-                                          partial(stream_read, norm=held))
-    else:  # no kernel serves any of them
-        write, generate, project, hear = (
-            partial(f, by_hand=not kernels.transformed()) for f in REFERENCES)
-    with outside_autocast(x):
-        weight = maps._replace(scale=widened(maps.scale)).scaled(sizes)
-        z = write(x, *state.apart(), state.update) if isinstance(state, Unwritten) else x
-        # before the coefficients, so that gradients add up in the order of one operator after the
-        # other
-        u = None if read is None else hear(z, read)
-        logits = generate(z.flatten(-2), weight, form.norm_eps) + maps.bias
-        made_read, made_write, *mix = logits.split(sizes, dim=-1)
-        made_read = made_read.sigmoid() + form.eps
-        made = (2 * made_write.sigmoid() + form.write_eps).unsqueeze(-2)
-        if mix:
-            n = x.shape[-2]
-            matrix = mixture(mix[0], maps.corners) if maps.corners is not None else project(
-                mix[0].unflatten(-1, (n, n)), form.iterations, form.order, eps=form.eps)
-            made = torch.cat([matrix, made], dim=-2)
-        return (z, hear(z, made_read), made) if u is None else (z, u, made, made_read)
 
 
 REFERENCES = (stream_mix_write_reference, rms_linear_reference, sinkhorn_reference,

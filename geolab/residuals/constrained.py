@@ -24,7 +24,8 @@ from geolab.operators import (
     stream_join,
     stream_read,
 )
-from geolab.operators.joined import Form, Maps
+from geolab.operators.generate import Maps
+from geolab.operators.joined import Form
 from geolab.operators.streams import Unwritten
 from geolab.residuals.base import Normed, Sublayer, parted
 from geolab.residuals.mixing import mixes

@@ -41,6 +41,7 @@ class HyperConnections(Streams):
     def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4,
                  dynamic: bool = True, tanh: bool = True):
         super().__init__(width, index, count, streams=streams)
+        self.copies = streams
         require_option("dynamic", dynamic, (True, False))
         require_option("tanh", tanh, (True, False))
         self.dynamic, self.tanh = dynamic, tanh
