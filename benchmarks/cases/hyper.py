@@ -4,7 +4,8 @@ from torch import Tensor
 
 from benchmarks.cases.case import EPS, Bytes, Case
 from geolab import operators
-from geolab.operators.streams import Norm
+from geolab.operators.generate import Maps
+from geolab.operators.streams import Norm, Unwritten
 
 
 def hyper_join(N: int, n: int, d: int, e: int = 2) -> Bytes:
@@ -21,10 +22,11 @@ def _inputs(N, n, d, state, number):
             number(n * (n + 2)), number(d))
 
 
-def _join(x: Tensor, given: Tensor, update: Tensor, weight: Tensor, scale: Tensor, table: Tensor,
-          gamma: Tensor) -> tuple[Tensor, ...]:
-    return operators.hyper_join(x, given, update, weight, scale, table, EPS,
-                                norm=Norm(gamma, EPS))
+def join(x: Tensor, given: Tensor, update: Tensor, weight: Tensor, scale: Tensor, table: Tensor,
+         gamma: Tensor | None = None, tanh: bool = True) -> tuple[Tensor, ...]:
+    """`hyper_join` of single tensors."""
+    return operators.hyper_join(Unwritten(x, update, given), Maps(weight, scale, table), EPS, tanh,
+                                None if gamma is None else Norm(gamma, EPS))
 
 
-CASES = {"hyper_join": Case("hyper_join", _join, _inputs, hyper_join, roundings=2)}
+CASES = {"hyper_join": Case("hyper_join", join, _inputs, hyper_join, roundings=2)}

@@ -9,15 +9,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_option
-from geolab.graft.block import Grafted, grafted_class, make_residuals
-from geolab.graft.rules import find_rule
-from geolab.graft.stacks import (
-    find_stacks,
-    require_bare,
-    tell_what_stays,
+from geolab.graft.block import (
+    Grafted,
+    grafted_class,
+    make_residuals,
     unwatch_ends,
     watch_ends,
 )
+from geolab.graft.rules import find_rule
+from geolab.graft.stacks import find_stacks, require_bare, tell_what_stays
 from geolab.graft.start import distance, looks_around, measuring, require_streams
 from geolab.graft.trial import require_same_block, require_same_model, sublayers_of
 from geolab.residuals import Normed, Residual, decaying

@@ -12,9 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geolab.graft.block import leave, make_residuals, plainly, through
+from geolab.graft.block import make_residuals, plainly
 from geolab.graft.trial import untouched
 from geolab.residuals import Residual
+from geolab.residuals.base import through
 
 
 def distance_from_plain(residual: str | type[Residual], width: int, sublayers: int = 8,
@@ -84,7 +85,7 @@ def looks_around(residuals: Sequence[Residual]) -> bool:
             for p in kept:
                 p.add_(0.1 * torch.randn_like(p))
         y = through(some, x, _sublayers(len(some), some[0].width))
-        y = (y if some[-1].last else leave(last, y))[0, 1]
+        y = (y if some[-1].last else last.reduce(y))[0, 1]
         slope, = torch.autograd.grad((torch.randn_like(y) * y).sum(), x)
         return bool(slope[0, [0, 2]].any())
     finally:

@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from inspect import Parameter, Signature
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -139,10 +139,8 @@ def flat(*groups: type) -> Callable:
 
 
 @twin
-def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, weight: Tensor,
-                     scale: Tensor, bias: Tensor, eps: float, iterations: int = 20,
-                     order: str = "column-row", guard: float = 0.0, write_guard: float = 0.0,
-                     corners: Tensor | None = None, read: Tensor | None = None,
+def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, maps: tuple,
+                     form: Any, read: Tensor | None = None,
                      norm: tuple[Tensor, float] | None = None) -> tuple[Tensor, ...]:
     """Z, u, H′ above b′, and a′ if `read` is given, as `operators.constrained_join`, for n up to 4,
     and to 8 where H = I.
@@ -151,11 +149,15 @@ def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, wei
     write (2n + 1) d, and (4n + 2) d. With a norm the backward pass moves d more.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
-    name = ("identity" if len(weight) == 2 * x.shape[-2] else "sinkhorn" if corners is None
-            else "corners")
-    form = Form("guarded" if guard and name == "sinkhorn" else name, eps, iterations - 1,
-                order == "row-column", guard, write_guard)
-    return join(x, given, update, Maps(weight, scale, bias, corners), form, read, norm)
+    maps = Maps(*maps)
+    name = "guarded" if form.eps else "sinkhorn"
+    if len(maps.weight) == 2 * x.shape[-2]:
+        name = "identity"
+    elif maps.corners is not None:
+        name = "corners"
+    return join(x, given, update, maps, Form(
+        name, form.norm_eps, form.iterations - 1, form.order == "row-column", form.eps,
+        form.write_eps), read, norm)
 
 
 def join(x: Tensor, given: Tensor | None, update: Tensor | None, maps: Maps, form: Form,

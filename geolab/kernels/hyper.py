@@ -18,14 +18,14 @@ from geolab.kernels.launch import buffer, power_of_two, twin
 
 
 @twin
-def hyper_join(x: Tensor, given: Tensor | None, update: Tensor | None, weight: Tensor,
-               scale: Tensor, table: Tensor, eps: float, tanh: bool = True,
-               norm: tuple[Tensor, float] | None = None) -> tuple[Tensor, ...]:
+def hyper_join(x: Tensor, given: Tensor | None, update: Tensor | None, maps: tuple, eps: float,
+               tanh: bool = True, norm: tuple[Tensor, float] | None = None) -> tuple[Tensor, ...]:
     """Z, u and H′ above b′, as `operators.hyper_join`, for n up to 4.
 
     It moves as many vectors as `constrained_join`.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
+    weight, scale, table, _ = maps
     launch.require("x", x=x, weight=weight)
     spread = _spread_weight(weight.float().contiguous(), x.shape[-2])
     return join(x, given, update, Maps(spread, scale, table),

@@ -57,11 +57,6 @@ def size(x: Tensor, guard: float = 0.0) -> Tensor:
     return torch.where(ordinary, 1.0, largest)
 
 
-def held(square: Tensor) -> Tensor:
-    """The square of a length, and NaN where it has left the range of its dtype."""
-    return square.masked_fill(square.isinf(), torch.nan)
-
-
 def product(a: Tensor, b: Tensor) -> Tensor:
     """a @ b of matrices, whose backward pass leaves autocast too."""
     # forward mode and vmap can't look into a hand-written backward pass

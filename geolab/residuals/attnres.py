@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number, require_option
 from geolab.operators import outside_autocast, stream_read, widened
-from geolab.operators.precision import held
+from geolab.operators.generate import held
 from geolab.residuals.base import Sublayer, Views, takes_views
 from geolab.residuals.streams import StreamCoefficients, Streams
 from geolab.residuals.weights import Weight, put

@@ -19,10 +19,14 @@ from torch import Tensor, nn
 
 from geolab.checks import require_option
 from geolab.operators import hyper_join
+from geolab.operators.generate import Maps
 from geolab.operators.hyper import hyper_coefficients
-from geolab.residuals.base import Sublayer
-from geolab.residuals.streams import StreamCoefficients, Streams, Unwritten, joined_step
+from geolab.operators.streams import Unwritten
+from geolab.residuals.base import Normed, Sublayer, parted
+from geolab.residuals.streams import StreamCoefficients, Streams
 from geolab.residuals.weights import Weight, put, zero_matrix
+
+EPS = 1e-5  # of the layer norm
 
 
 class HyperConnections(Streams):
@@ -43,6 +47,7 @@ class HyperConnections(Streams):
     def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4,
                  dynamic: bool = True, tanh: bool = True):
         super().__init__(width, index, count, streams=streams)
+        self.copies = streams
         require_option("dynamic", dynamic, (True, False))
         require_option("tanh", tanh, (True, False))
         self.dynamic, self.tanh = dynamic, tanh
@@ -51,6 +56,10 @@ class HyperConnections(Streams):
         if dynamic:
             self.generate = Weight(streams + 2, width, decays=True, how=zero_matrix)
             self.scale = nn.Parameter(torch.empty(2))  # of b, and of a and A
+        # a subclass may take another step
+        self.joins = dynamic and all(
+            getattr(type(self), name) is getattr(HyperConnections, name)
+            for name in ("forward", "coefficients", "step"))
         self.start_own()
 
     @classmethod
@@ -64,31 +73,23 @@ class HyperConnections(Streams):
         if self.dynamic:
             nn.init.constant_(self.scale, 0.01)
 
-    @property
-    def joins(self) -> bool:
-        own = all(getattr(type(self), name) is getattr(HyperConnections, name)
-                  and name not in vars(self) for name in ("forward", "coefficients"))
-        return own and self.dynamic
-
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         if self.joins:
-            return self.step(state, sublayer).written()
+            return self.step(state, parted(sublayer)).written()
         return super().forward(state, sublayer)
 
-    def step(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
+    def step(self, state: Tensor | Unwritten, sublayer: Normed) -> Unwritten:
         """Do the step of `forward` without its last write, from a state that is written or not."""
-        def join(x, given, update, norm):
-            return hyper_join(x, given, update, *self._maps(), norm=norm)
+        z, u, given = hyper_join(state, self.maps(), EPS, self.tanh, sublayer.norm)
+        return Unwritten(z, sublayer.f(u), given)
 
-        return joined_step(join, state, sublayer)
-
-    def _maps(self) -> tuple[Tensor, Tensor, Tensor, float, bool]:
+    def maps(self) -> Maps:
         # the norm has no weight, which the linear map would absorb
-        return self.generate(), self.scale, self.static, 1e-5, self.tanh
+        return Maps(self.generate(), self.scale, self.static)
 
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         if self.dynamic:
-            write, read, mix = hyper_coefficients(state, *self._maps())
+            write, read, mix = hyper_coefficients(state, self.maps(), EPS, self.tanh)
             return StreamCoefficients(read, write, mix)
         table = self.static.view(self.streams, -1).expand(*state.shape[:-1], -1)  # (B, T, n, n + 2)
         write, read, rows = table.split([1, 1, self.streams], dim=-1)

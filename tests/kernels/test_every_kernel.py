@@ -8,8 +8,9 @@ import torch
 from shared_kernels import TOLERANCE, check, generated
 
 from benchmarks.cases import CASES, EPS, Case, draws
-from benchmarks.cases.streams import generate_read
+from benchmarks.cases.streams import generate_read, join
 from geolab import kernels, operators
+from geolab.operators.joined import Form
 from geolab.operators.polytope import shift_matrices
 from geolab.operators.streams import Norm
 
@@ -20,10 +21,10 @@ NONLINEAR = {"generated": generated}
 CONSTRAINED = CASES["constrained_join"]
 
 
-def mixture_of_shifts(x, given, update, weight, scale, bias, eps, norm=None):
+def mixture_of_shifts(x, *given, norm=None):
     """H is a mixture of the cyclic shifts."""
-    return operators.constrained_join(x, given, update, weight, scale, bias, eps, guard=1e-3,
-                                      corners=shift_matrices(x.shape[-2]), norm=norm)
+    return join(x, *given, form=Form(eps=1e-3, norm_eps=EPS),
+                corners=shift_matrices(x.shape[-2]), norm=norm)
 
 
 def of_shifts(N, n, d, state, number):
@@ -32,10 +33,10 @@ def of_shifts(N, n, d, state, number):
     return x, given, update, weight[:3 * n], scale, bias[:3 * n]
 
 
-def first_of_constrained(x, weight, scale, bias, eps, norm=None):
+def first_of_constrained(x, weight, scale, bias, norm=None):
     """The first sublayer, in front of which nothing is written, with rows first."""
-    return operators.constrained_join(x, None, None, weight, scale, bias, eps, 3, "row-column",
-                                      norm=norm)
+    return join(x, None, None, weight, scale, bias, form=Form(3, "row-column", norm_eps=EPS),
+                norm=norm)
 
 
 def first_normed(x, weight, gamma):

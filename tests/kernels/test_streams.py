@@ -4,6 +4,7 @@ from shared_kernels import check, normal, with_gradients
 
 from geolab import kernels, operators
 from geolab.kernels import streams
+from geolab.operators.streams import Norm
 
 NAMES = ("stream_read", "stream_mix", "stream_mix_write")
 
@@ -55,7 +56,7 @@ def test_a_norm_of_another_length_is_refused():
     x, a = inputs("stream_read", (2,), 4, 8, "cpu")
     for mode in ("always", "never"):
         with kernels.use(mode), pytest.raises(ValueError, match="norm must have"):
-            operators.stream_read(x, a, norm=(torch.ones(7), 1e-5))
+            operators.stream_read(x, a, norm=Norm(torch.ones(7), 1e-5))
 
 
 def test_without_tokens_shared_coefficients_have_gradients_of_zero(device):

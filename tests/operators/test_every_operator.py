@@ -20,8 +20,11 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
+from benchmarks.cases import hyper
+from benchmarks.cases.streams import join
 from geolab import kernels, operators
 from geolab.kernels import launch
+from geolab.operators.joined import Form
 from geolab.operators.polytope import shift_matrices
 
 N, D, EPS = 3, 6, 1e-5
@@ -103,33 +106,32 @@ EXAMPLES = {
         lambda n, draw: (draw(N, n, D), draw(N, n + 1, n), draw(N, D),
                          draw(n * (n + 2), n * D) / (n * D)**0.5, draw(3), draw(n * (n + 2))),
         [*each(6), (1, 0, 1, 0, 0, 0)],
-        lambda *x: operators.constrained_join(*x, EPS, 4), streams=(1, 2, 4), noisy=True,
+        lambda *x: join(*x, form=Form(4, norm_eps=EPS)), streams=(1, 2, 4), noisy=True,
         bounded=(3, 4), loud=True),  # the rounding of Z decides what huge logits choose
     "constrained_join, guarded": Example(
         lambda n, draw: (draw(N, n, D), draw(N, n + 1, n), draw(N, D),
                          draw(n * (n + 2), n * D) / (n * D)**0.5, draw(3), draw(n * (n + 2))),
         [*each(6), (1, 0, 1, 0, 0, 0)],
-        lambda *x: operators.constrained_join(*x, EPS, 4, guard=1e-3, write_guard=1e-3),
+        lambda *x: join(*x, form=Form(4, eps=1e-3, write_eps=1e-3, norm_eps=EPS)),
         streams=(1, 2, 4), noisy=True, bounded=(3, 4), loud=True),
     "constrained_join, single pass": Example(
         lambda n, draw: (draw(N, n, D), draw(N, n + 1, n), draw(N, D),
                          draw(n * (n + 2), n * D) / (n * D)**0.5, draw(3), draw(n * (n + 2)),
                          draw(N, n)),
         [*each(7), (1, 0, 1, 0, 0, 0, 0)],
-        lambda *x: operators.constrained_join(*x[:-1], EPS, 4, read=x[-1]),
+        lambda *x: join(*x, form=Form(4, norm_eps=EPS)),
         streams=(1, 2, 4), noisy=True, bounded=(3, 4), loud=True),
     "constrained_join, H = I": Example(
         lambda n, draw: (draw(N, n, D), draw(N, 1, n), draw(N, D),
                          draw(2 * n, n * D) / (n * D)**0.5, draw(2), draw(2 * n)),
         [*each(6), (1, 0, 1, 0, 0, 0)],
-        lambda *x: operators.constrained_join(*x, EPS), streams=(1, 2, 4, 8), noisy=True,
+        lambda *x: join(*x), streams=(1, 2, 4, 8), noisy=True,
         bounded=(3, 4), loud=True),
     "constrained_join, mixture": Example(
         lambda n, draw: (draw(N, n, D), draw(N, n + 1, n), draw(N, D),
                          draw(3 * n, n * D) / (n * D)**0.5, draw(3), draw(3 * n)),
         [*each(6), (1, 0, 1, 0, 0, 0)],
-        lambda x, *others: operators.constrained_join(
-            x, *others, EPS, corners=shift_matrices(x.shape[-2])),
+        lambda x, *others: join(x, *others, corners=shift_matrices(x.shape[-2])),
         streams=(2, 4), noisy=True, bounded=(3, 4), loud=True),
     "delta_matrix": Example(lambda n, draw: (draw(N, n), draw(N)), [(0, 1)], units=(0,)),
     "delta_shortcut": Example(lambda n, draw: (draw(N, D), draw(N, D), draw(N)),
@@ -164,12 +166,12 @@ EXAMPLES = {
     "hyper_join": Example(
         lambda n, draw: (draw(N, n, D), draw(N, n + 1, n), draw(N, D), draw(n + 2, D) / D**0.5,
                          draw(2), draw(n * (n + 2))),
-        [*each(6), (1, 0, 1, 0, 0, 0)],
-        lambda *x: operators.hyper_join(*x, EPS), streams=(1, 2, 4), noisy=True, loud=True),
+        [*each(6), (1, 0, 1, 0, 0, 0)], hyper.join, streams=(1, 2, 4), noisy=True, bounded=(3, 4),
+        loud=True),
     "hyper_join, unbounded": Example(
         lambda n, draw: (draw(N, n, D), draw(N, n + 1, n), draw(N, D), draw(n + 2, D) / D**0.5,
                          draw(2), draw(n * (n + 2))),
-        each(6), lambda *x: operators.hyper_join(*x, EPS, tanh=False), streams=(1, 4), noisy=True,
+        each(6), lambda *x: hyper.join(*x, tanh=False), streams=(1, 4), noisy=True,
         bounded=(3, 4), loud=True),
     "midpoint_penalty": Example(lambda n, draw: (gate(),), [(1,)], streams=VECTOR, bounded=(0,)),
     "orthostochastic": Example(lambda n, draw: (draw(N, n * (2 * n - 1)),), [(1,)],
