@@ -81,7 +81,7 @@ def joins(x: Tensor, outputs: int, mixed: bool = True) -> bool:
     """Return whether the kernels of `stream_join` serve the state x (..., n, d) and a W with
     `outputs` rows, where a matrix mixes the streams or, if they aren't `mixed`, none does.
     """
-    return (x.shape[-2] <= (MOST_JOINED if mixed else MOST_STREAMS) and outputs <= 32
+    return (x.shape[-2] <= (MOST_JOINED if mixed else MOST_STREAMS) and outputs <= 64
             and serves(x) and _runs_joined(x.device))
 
 

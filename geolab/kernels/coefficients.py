@@ -1,24 +1,25 @@
 """The second phase of `constrained`: a, b′, H′ and u of the numbers y, and the gradient of y.
 
 Legend: as there. FORM is "identity", "sinkhorn", "guarded" or "corners", or one of TABLES, where
-logit i of a, of b′ and of each row of H′ is of stream i (see `hyper`). K counts the logits of H′.
-CORNERS are the matrices of a mixture, and F is the history of an iteration. With NORM a program
-that reads holds whole tokens. NORMS is 0 where y is divided by the RMS of the token, and n where
-the mean of each stream is taken from it, and it is divided by its deviation. Then the last NORMS
-of the O products W z are the sums of the streams, and in y their means.
+logit i of a, of b′ and of each row of H′ is of stream i (see `hyper`), or "turn" (see there). K
+counts the logits of H′. CORNERS are the matrices of a mixture, and F is the history of an
+iteration. With NORM a program that reads holds whole tokens. NORMS is 0 where y is divided by the
+RMS of the token. It is 1 or n where the mean of the token, or of each stream, is taken from it, and
+it is divided by its deviation. Then the last NORMS of the O products W z are sums of features, and
+in y their means.
 """
 
 import triton
 import triton.language as tl
 
-from geolab.kernels import birkhoff, guarded, normed, polytope, tiles
+from geolab.kernels import birkhoff, guarded, logits, normed, polytope, tiles, turn
 
 TABLES = ("free", "tanh")
 
 
 def norms(form: str, n: int) -> int:
     """NORMS."""
-    return n if form in TABLES else 0
+    return n if form in TABLES else int(form == "turn")
 
 
 @triton.jit(do_not_specialize=["N", "parts", "steps"])
@@ -55,23 +56,40 @@ def _make(Y, R, SUMS, SQUARES, SCALE, BIAS, CORNERS, A, MADE, N, eps, guard, wri
     if JOIN:
         own = tl.arange(0, triton.next_power_of_2(NORMS if NORMS else 1))[None, :]
         lengths = inside & (own < (NORMS if NORMS else 1))
-        mean, r = _norm(SUMS, SQUARES, token, own, lengths, N, d, eps, parts, n, O, NORMS)
+        mean, r = logits.norm(SUMS, SQUARES, token, own, lengths, N, d, eps, parts, n, O, NORMS)
         tl.store(R + token * (NORMS if NORMS else 1) + own, r, mask=lengths)
         if NORMS:
             tl.store(Y + token * O + (O - NORMS) + own, mean, mask=lengths)
-    read = _logits(Y, SUMS, SCALE, BIAS, token, r, N, parts, 0, n, 0, n, O, FORM, JOIN, POWER)
-    write = _logits(Y, SUMS, SCALE, BIAS, token, r, N, parts, n, n, 1, n, O, FORM, JOIN, POWER)
-    tl.store(A + token * n + column, _weight(read, 1, guard, FORM), mask=known)
-    tl.store(MADE + place + OF_B + column, _weight(write, 2, write_guard, FORM), mask=known)
+    if FORM == "turn":
+        read = turn.read(turn.rows(Y, SUMS, BIAS, token, r, N, parts, 0, n, O, JOIN, POWER), guard,
+                         n)
+        write = turn.rows(Y, SUMS, BIAS, token, r, N, parts, n, n, O, JOIN, POWER)
+        tl.store(A + token * n + column, read, mask=known)
+        shares = turn.shares(write, guard, n)
+        for i in tl.static_range(n):
+            b = tl.load(SCALE) * turn.total(shares[i], n)
+            tl.store(MADE + place + OF_B + i, b, mask=inside)
+    else:
+        read = logits.logits(Y, SUMS, SCALE, BIAS, token, r, N, parts, 0, n, 0, n, O, FORM, JOIN,
+                             POWER)
+        write = logits.logits(Y, SUMS, SCALE, BIAS, token, r, N, parts, n, n, 1, n, O, FORM, JOIN,
+                              POWER)
+        tl.store(A + token * n + column, logits.weight(read, 1, guard, FORM), mask=known)
+        tl.store(MADE + place + OF_B + column, logits.weight(write, 2, write_guard, FORM),
+                 mask=known)
     if FORM == "corners":
-        z = _logits(Y, SUMS, SCALE, BIAS, token, r, N, parts, 2 * n, K, 2, n, O, FORM, JOIN,
+        z = logits.logits(Y, SUMS, SCALE, BIAS, token, r, N, parts, 2 * n, K, 2, n, O, FORM, JOIN,
                     triton.next_power_of_2(K))
         birkhoff.store(MADE, polytope.mixture(z, CORNERS, n, K, POWER), place, inside, False, n,
                        POWER)
+    elif FORM == "turn":
+        rows = turn.rows(Y, SUMS, BIAS, token, r, N, parts, 2 * n, n, O, JOIN, POWER)
+        birkhoff.store(MADE, turn.turned(rows, write_guard, steps, n, POWER), place, inside, False,
+                       n, POWER)
     elif FORM != "identity":
         rows = ()
         for i in tl.static_range(n):
-            rows += (_logits(Y, SUMS, SCALE, BIAS, token, r, N, parts, (i + 2) * n, n, 2, n, O,
+            rows += (logits.logits(Y, SUMS, SCALE, BIAS, token, r, N, parts, (i + 2) * n, n, 2, n, O,
                              FORM, JOIN, POWER),)
         if FLIP:
             rows = birkhoff.transposed(rows, n, POWER)
@@ -93,116 +111,37 @@ def _read(Z, Y, SUMS, SQUARES, SCALE, BIAS, READ, GAMMA, U, program, N, eps, nor
     inside = token < N
     mask = inside[:, None] & (feature < d)[None, :]
     z = tiles.vectors(Z, (token * n * d)[:, None] + feature[None, :], mask, d, n)
-    if JOIN and not AHEAD and not NORMS:
-        _, r = _norm(SUMS, SQUARES, token, 0, inside, N, d, eps, parts, n, O, NORMS)
+    if JOIN and not AHEAD and NORMS < 2:
+        _, r = logits.norm(SUMS, SQUARES, token, 0, inside, N, d, eps, parts, n, O, NORMS)
+    if FORM == "turn":
+        weights = turn.heard(SUMS, BIAS, token, inside, r, N, parts, guard, n, O)
     u = tl.zeros([TOKENS, FEATURES], tl.float32)
     for i in tl.static_range(n):
-        if AHEAD:
+        if FORM == "turn":
+            a = weights[i]
+        elif AHEAD:
             a = tl.load(READ + token * n + i, mask=inside, other=0.0)
         else:
-            place = _place(0, i, n, FORM)
+            place = logits.place_of(0, i, n, FORM)
             if JOIN:
-                if NORMS:
-                    _, r = _norm(SUMS, SQUARES, token, i, inside, N, d, eps, parts, n, O, NORMS)
-                y = _whole(SUMS, token * O + place, inside, N * O, parts) * r
+                if NORMS > 1:
+                    _, r = logits.norm(SUMS, SQUARES, token, i, inside, N, d, eps, parts, n, O,
+                                       NORMS)
+                y = logits.whole(SUMS, token * O + place, inside, N * O, parts) * r
             else:
                 y = tl.load(Y + token * O + place, mask=inside, other=0.0)
-            scale = tl.load(SCALE + _group(0, FORM))
-            a = _weight(scale * _bounded(y, FORM) + tl.load(BIAS + place), 1, guard, FORM)
+            scale = tl.load(SCALE + logits.group_of(0, FORM))
+            a = logits.weight(scale * logits.bounded(y, FORM) + tl.load(BIAS + place), 1, guard,
+                              FORM)
         u += a[:, None] * z[i].to(tl.float32)
     if NORM:
         u = normed.normed(u, GAMMA, feature, d, norm_eps)
     tl.store(U + (token * d)[:, None] + feature[None, :], u.to(U.dtype.element_ty), mask=mask)
 
 
-@triton.jit
-def _norm(SUMS, SQUARES, token, own, mask, N, d, eps, parts, n: tl.constexpr, O: tl.constexpr,
-          NORMS: tl.constexpr):
-    """The mean, 0 for NORMS = 0, and 1 / the deviation or RMS, of the token or its stream `own`."""
-    COUNT: tl.constexpr = NORMS if NORMS else 1
-    each = d * (n // COUNT)
-    mean, square = 0.0, _whole(SQUARES, token * COUNT + own, mask, N * COUNT, parts) / each
-    if NORMS:
-        mean = _whole(SUMS, token * O + (O - NORMS) + own, mask, N * O, parts) / each
-        square -= mean * mean
-        square = tl.where(square < 0, 0.0, square)  # rounding; NaN stays
-    return mean, tiles.inverse_length(square + eps)
-
-
-@triton.jit
-def _whole(PARTS, place, mask, size, parts):
-    """The sum of the parts of a number, in their order."""
-    total = tl.load(PARTS + place, mask=mask, other=0.0)
-    for part in range(1, parts):
-        total += tl.load(PARTS + part * size.to(tl.int64) + place, mask=mask, other=0.0)
-    return total
-
-
-@triton.jit
-def _place(first: tl.constexpr, column, n: tl.constexpr, FORM: tl.constexpr):
-    """Where the logit of a column of a tile is: the first of its tile is the `first` of all, or in
-    a table, whose row for a stream is b, a and its column of H, the (first / n)th of its row.
-    """
-    if FORM == "free" or FORM == "tanh":
-        row: tl.constexpr = 1 - first // n if first < 2 * n else first // n
-        place = column * (n + 2) + row
-    else:
-        place = first + column
-    return place
-
-
-@triton.jit
-def _group(group: tl.constexpr, FORM: tl.constexpr):
-    """The place in s of the number for a, b′ or H′, group 0, 1 or 2; a table has two, for b′ and
-    for both others.
-    """
-    if FORM == "free" or FORM == "tanh":
-        return 0 if group == 1 else 1
-    else:
-        return group
-
-
-@triton.jit
-def _bounded(y, FORM: tl.constexpr):
-    """What s multiplies."""
-    if FORM == "tanh":
-        y = 2 * tl.sigmoid(2 * y) - 1  # off by 6e-8, before it is added to a number of the table
-    return y
-
-
-@triton.jit
-def _weight(logit, most: tl.constexpr, guard, FORM: tl.constexpr):
-    """A number of a or b′."""
-    if FORM == "free" or FORM == "tanh":
-        weight = logit
-    else:
-        weight = most * tl.sigmoid(logit) + guard
-    return weight
-
-
-@triton.jit
-def _logits(Y, SUMS, SCALE, BIAS, token, r, N, parts, first: tl.constexpr, count: tl.constexpr,
-            group: tl.constexpr, n: tl.constexpr, O: tl.constexpr, FORM: tl.constexpr,
-            JOIN: tl.constexpr, WIDTH: tl.constexpr):
-    """`count` logits s ⊙ y + bias of each token, from the first one on.
-
-    With JOIN y comes in parts, and is written whole.
-    """
-    column = tl.arange(0, WIDTH)[None, :]
-    own = _place(first, column, n, FORM)
-    place, known = token * O + own, (token < N) & (column < count)
-    if JOIN:
-        y = _whole(SUMS, place, known, N * O, parts) * r
-        tl.store(Y + place, y, mask=known)
-    else:
-        y = tl.load(Y + place, mask=known, other=0.0)
-    bias = tl.load(BIAS + own, mask=column < count, other=0.0)
-    return tl.load(SCALE + _group(group, FORM)) * _bounded(y, FORM) + bias
-
-
 @triton.jit(do_not_specialize=["N"])
 def _enter_backward(GA, GMADE, Y, R, SCALE, BIAS, CORNERS, SCALED, SHRINK, PARTS, F, N, d, guard,
-                    STEPS: tl.constexpr, LONG: tl.constexpr, FLIP: tl.constexpr,
+                    write_guard, STEPS: tl.constexpr, LONG: tl.constexpr, FLIP: tl.constexpr,
                     FORM: tl.constexpr, n: tl.constexpr, O: tl.constexpr, NORMS: tl.constexpr,
                     SCALES: tl.constexpr, MATRICES: tl.constexpr, POWER: tl.constexpr,
                     PRODUCTS: tl.constexpr):
@@ -222,25 +161,29 @@ def _enter_backward(GA, GMADE, Y, R, SCALE, BIAS, CORNERS, SCALED, SHRINK, PARTS
     r = tl.load(R + token * LENGTHS + own, mask=lengths, other=0.0)
     PARTS += tl.program_id(0).to(tl.int64) * (LOGITS + SCALES)
     along, of_scale = tl.zeros_like(r), tl.zeros([1, 1], tl.float32)
-    for i in tl.static_range(2):
+    if FORM == "turn":
+        along, of_scale = turn.back(GA, GMADE, Y, r, SCALE, BIAS, SCALED, PARTS, token, N, guard,
+                                    write_guard, STEPS, n, O, POWER, PRODUCTS)
+        tl.store(PARTS + LOGITS + tl.arange(0, 1)[:, None], of_scale)
+    for i in tl.static_range(0 if FORM == "turn" else 2):
         grad = tl.load(GA + token * n + column if i == 0 else GMADE + place + OF_B + column,
                        mask=known, other=0.0)
         if NORMS == 0:
-            s = tl.sigmoid(_logits(Y, Y, SCALE, BIAS, token, r, N, 1, i * n, n, i, n, O, FORM,
+            s = tl.sigmoid(logits.logits(Y, Y, SCALE, BIAS, token, r, N, 1, i * n, n, i, n, O, FORM,
                                    False, POWER))
             grad = grad * (i + 1) * s * (1 - s)
-        found, total = _back(grad, Y, r, SCALE, SCALED, PARTS, token, N, i * n, n, i, n, O, FORM,
+        found, total = logits.back(grad, Y, r, SCALE, SCALED, PARTS, token, N, i * n, n, i, n, O, FORM,
                              PRODUCTS)
         along += found
         if SCALES == 2 and OF_B and i == 0:
             of_scale += total  # a and H′ share a scale
         else:
-            tl.store(PARTS + LOGITS + _group(i, FORM) + tl.arange(0, 1)[:, None], total)
-    if FORM != "identity":
+            tl.store(PARTS + LOGITS + logits.group_of(i, FORM) + tl.arange(0, 1)[:, None], total)
+    if FORM != "identity" and FORM != "turn":
         grads, rows = (), ()
         if NORMS == 0:
             for i in tl.static_range(K // COUNT):
-                rows += (_logits(Y, Y, SCALE, BIAS, token, r, N, 1, 2 * n + i * COUNT, COUNT, 2, n,
+                rows += (logits.logits(Y, Y, SCALE, BIAS, token, r, N, 1, 2 * n + i * COUNT, COUNT, 2, n,
                                  O, FORM, False, WIDTH),)
         if FLIP and FORM != "corners":
             rows = birkhoff.transposed(rows, n, POWER)
@@ -256,46 +199,13 @@ def _enter_backward(GA, GMADE, Y, R, SCALE, BIAS, CORNERS, SCALED, SHRINK, PARTS
         if FLIP and FORM != "corners":
             grads = birkhoff.transposed(grads, n, POWER)
         for i in tl.static_range(len(grads)):
-            found, total = _back(grads[i], Y, r, SCALE, SCALED, PARTS, token, N,
+            found, total = logits.back(grads[i], Y, r, SCALE, SCALED, PARTS, token, N,
                                  2 * n + i * COUNT, COUNT, 2, n, O, FORM, PRODUCTS)
             along += found
             of_scale += total
-        tl.store(PARTS + LOGITS + _group(2, FORM) + tl.arange(0, 1)[:, None], of_scale)
+        tl.store(PARTS + LOGITS + logits.group_of(2, FORM) + tl.arange(0, 1)[:, None], of_scale)
     shrink = along * r / (d * (n // LENGTHS))
     tl.store(SHRINK + token * LENGTHS + own, shrink, mask=lengths)
     if NORMS:  # the gradient of each sum
         mean = tl.load(Y + token * O + LOGITS + own, mask=lengths, other=0.0)
-        _store_halves(SCALED, shrink * mean, token * O + LOGITS + own, lengths, N, O, PRODUCTS)
-
-
-@triton.jit
-def _back(grad, Y, r, SCALE, SCALED, PARTS, token, N, first: tl.constexpr, count: tl.constexpr,
-          group: tl.constexpr, n: tl.constexpr, O: tl.constexpr, FORM: tl.constexpr,
-          PRODUCTS: tl.constexpr):
-    """Write the gradient of y times r, of `count` logits with this gradient, and their bias's.
-
-    Returns: what these logits add to ⟨r ∂y, y⟩, and to the gradient of s.
-    """
-    column = tl.arange(0, grad.shape[1])[None, :]
-    own = _place(first, column, n, FORM)
-    place, known = token * O + own, (token < N) & (column < count)
-    y = tl.load(Y + place, mask=known, other=0.0)
-    tl.store(PARTS + own, tl.sum(grad, axis=0, keep_dims=True), mask=column < count)
-    bounded = _bounded(y, FORM)
-    total = tl.sum(tl.sum(grad * bounded, axis=1, keep_dims=True), axis=0, keep_dims=True)
-    scaled = tl.load(SCALE + _group(group, FORM)) * grad * r
-    if FORM == "tanh":
-        scaled *= 1 - bounded * bounded
-    _store_halves(SCALED, scaled, place, known, N, O, PRODUCTS)
-    along = scaled * y
-    if r.shape[1] == 1:
-        along = tl.sum(along, axis=1, keep_dims=True)
-    return along, total
-
-
-@triton.jit
-def _store_halves(SCALED, scaled, place, mask, N, O: tl.constexpr, PRODUCTS: tl.constexpr):
-    high, low = tiles.halves(scaled, PRODUCTS)
-    tl.store(SCALED + place, high, mask=mask)
-    if PRODUCTS == "halves":
-        tl.store(SCALED + N.to(tl.int64) * O + place, low, mask=mask)
+        logits.store_halves(SCALED, shrink * mean, token * O + LOGITS + own, lengths, N, O, PRODUCTS)

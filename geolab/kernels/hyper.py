@@ -16,6 +16,8 @@ from geolab.kernels import launch
 from geolab.kernels.constrained import Form, Maps, join
 from geolab.kernels.launch import buffer, power_of_two, twin
 
+WARPS = 8
+
 
 @twin
 def hyper_join(x: Tensor, given: Tensor | None, update: Tensor | None, maps: tuple, eps: float,
@@ -27,56 +29,61 @@ def hyper_join(x: Tensor, given: Tensor | None, update: Tensor | None, maps: tup
     """
     weight, scale, table, _ = maps
     launch.require("x", x=x, weight=weight)
-    spread = _spread_weight(weight.float().contiguous(), x.shape[-2])
+    spread = spread_weight(weight.float().contiguous(), x.shape[-2])
     return join(x, given, update, Maps(spread, scale, table),
                 Form("tanh" if tanh else "free", eps), norm=norm)
 
 
 def _launch(weight: Tensor, n: int, spread: Tensor) -> None:
-    d = weight.shape[-1]
-    _spread[(n + 3,)](weight, spread, d, n, power_of_two(d), num_warps=8)
+    rows, d = weight.shape
+    _spread[(rows + 1,)](weight, spread, d, n, rows, power_of_two(d), num_warps=WARPS)
 
 
 def _launch_backward(grad: Tensor, n: int, of_weight: Tensor) -> None:
-    d = of_weight.shape[-1]
-    _gather[(n + 2,)](grad, of_weight, d, n, power_of_two(d), num_warps=8)
+    rows, d = of_weight.shape
+    _gather[(rows,)](grad, of_weight, d, n, rows, power_of_two(d), num_warps=WARPS)
 
 
 @launch.op("geolab::spread_weight", _launch)
-def _spread_weight(weight: Tensor, n: int) -> Tensor:
-    return buffer(n * (n + 3), n * weight.shape[-1], like=weight)
+def spread_weight(weight: Tensor, n: int) -> Tensor:
+    """W, ((rows + 1) n, n d), of a G (rows, d) that reads each of n streams: a row of W for each
+    stream and row of G, without its mean, then a row of ones for each stream.
+    """
+    rows, d = weight.shape
+    return buffer((rows + 1) * n, n * d, like=weight)
 
 
 @launch.op("geolab::spread_weight_backward", _launch_backward)
 def _spread_weight_backward(grad: Tensor, n: int) -> Tensor:
-    return buffer(n + 2, grad.shape[-1] // n, like=grad)
+    rows, features = grad.shape
+    return buffer(rows // n - 1, features // n, like=grad)
 
 
-launch.differentiate(_spread_weight, _spread_weight_backward, lambda inputs, outputs: inputs[1:])
+launch.differentiate(spread_weight, _spread_weight_backward, lambda inputs, outputs: inputs[1:])
 
 
 # ---------------------------------------------------------------- in Triton
 
 @triton.jit
-def _spread(G, W, d, n: tl.constexpr, FEATURES: tl.constexpr):
+def _spread(G, W, d, n: tl.constexpr, ROWS: tl.constexpr, FEATURES: tl.constexpr):
     """Write the rows of W that a row of G makes, or the ones."""
     k, feature = tl.program_id(0), tl.arange(0, FEATURES)
     real = feature < d
-    g = tl.load(G + k * d + feature, mask=real & (k < n + 2), other=0.0)
+    g = tl.load(G + k * d + feature, mask=real & (k < ROWS), other=0.0)
     g -= tl.sum(g, axis=0) / d
-    g = tl.where(k < n + 2, g, 1.0)
+    g = tl.where(k < ROWS, g, 1.0)
     for i in tl.static_range(n):
-        row = tl.where(k < n + 2, i * (n + 2) + k, n * (n + 2) + i)
+        row = tl.where(k < ROWS, i * ROWS + k, n * ROWS + i)
         for j in tl.static_range(n):
             tl.store(W + (row * n + j) * d + feature, g if i == j else tl.zeros_like(g), mask=real)
 
 
 @triton.jit
-def _gather(GW, GG, d, n: tl.constexpr, FEATURES: tl.constexpr):
+def _gather(GW, GG, d, n: tl.constexpr, ROWS: tl.constexpr, FEATURES: tl.constexpr):
     """Write the gradient of a row of G."""
     k, feature = tl.program_id(0), tl.arange(0, FEATURES)
     real = feature < d
     g = tl.zeros([FEATURES], tl.float32)
     for i in tl.static_range(n):
-        g += tl.load(GW + ((i * (n + 2) + k) * n + i) * d + feature, mask=real, other=0.0)
+        g += tl.load(GW + ((i * ROWS + k) * n + i) * d + feature, mask=real, other=0.0)
     tl.store(GG + k * d + feature, g - tl.sum(g, axis=0) / d, mask=real)

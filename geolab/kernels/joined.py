@@ -99,6 +99,8 @@ def products(x: Tensor, weight: Tensor, eps: float, c: Tensor | None, h: Tensor 
     fitting = FORWARD if (x if h is None else h).element_size() == 2 else FORWARD._replace(stages=2)
     layout = (fitting._replace(features=min(64, 256 // streams)) if x.dtype == torch.bfloat16
               else Layout(64, min(32, 128 // streams), 8))
+    if len(weight) > 32:
+        layout = layout._replace(features=layout.features // 2)
     write = None if h is None else Write(c, h, z)
     return generate.state_forward(x, weight, eps, y, r, write, layout, norms)
 
@@ -116,7 +118,7 @@ def backward(scaled: generate.Scaled, read: ReadGradients, x: Tensor, weight: Te
     """Fill the gradients of X and W, and those of a write, as `generate.state_backward`."""
     write = None if h is None else WriteGradients(c, h, gc, gh)
     layout = BACKWARD if x.dtype == torch.bfloat16 else Layout(32, 32, 8, programs=1)
-    if x.shape[-2] > kernels.MOST_JOINED:
+    if x.shape[-2] > kernels.MOST_JOINED or len(weight) > 32:
         layout = layout._replace(features=layout.features // 2)
     generate.state_backward(scaled, x, weight, gx, gw, read, write, layout, *others)
 

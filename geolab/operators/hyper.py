@@ -15,7 +15,7 @@ from torch import Tensor
 from geolab import kernels
 from geolab.checks import require_leading, require_width, require_write
 from geolab.operators.generate import Maps
-from geolab.operators.precision import outside_autocast, widened
+from geolab.operators.precision import linear, outside_autocast, widened
 from geolab.operators.streams import Norm, Unwritten, stream_read
 
 
@@ -69,7 +69,7 @@ def hyper_coefficients(x: Tensor, maps: Maps, eps: float,
     with outside_autocast(x):
         normal, _, inverse = torch.native_layer_norm(widened(x), (d,), None, None, eps)
         # the layer norm is 0 where the square of a length has left the range of its dtype
-        numbers = (normal @ widened(maps.weight).mT).masked_fill(inverse == 0, torch.nan)
+        numbers = linear(normal, widened(maps.weight)).masked_fill(inverse == 0, torch.nan)
         scales = torch.cat([scale[:1], scale[1:].expand(n + 1)])
         rows = maps.bias.view(n, n + 2) + scales * (numbers.tanh() if tanh else numbers)
     write, read, columns = rows.split([1, 1, n], dim=-1)

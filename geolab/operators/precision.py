@@ -20,6 +20,7 @@ stay in the range of float32. Above it they give NaN.
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from geolab.kernels import transformed
@@ -78,3 +79,25 @@ class Product(torch.autograd.Function):
             by_a = (grad @ b.mT).sum_to_size(a.shape) if ctx.needs_input_grad[0] else None
             by_b = (a.mT @ grad).sum_to_size(b.shape) if ctx.needs_input_grad[1] else None
         return by_a, by_b
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """W x + bias, whose backward pass leaves autocast too."""
+    return F.linear(x, weight, bias) if transformed() else Linear.apply(x, weight, bias)
+
+
+class Linear(torch.autograd.Function):
+    """W x + bias, whose backward pass leaves autocast too."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        rows = grad.reshape(-1, len(weight))
+        with outside_autocast(grad):
+            return (grad @ weight, rows.mT @ x.reshape(-1, x.shape[-1]),
+                    rows.sum(0) if ctx.needs_input_grad[2] else None)

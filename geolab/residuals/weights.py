@@ -40,19 +40,23 @@ Kind = TypeVar("Kind", bound=Started)
 
 
 class Linear(Started, nn.Linear):
-    """W x + b in the dtype of x. Arguments: as for nn.Linear, which sets W and b at first."""
+    """W x + b in the dtype of x; without x, W and b. Arguments: as for nn.Linear, which sets W and
+    b at first.
+    """
 
     def reset_parameters(self) -> None:
         nn.Linear.reset_parameters(self)  # first, since the seeds of stored runs count its draws
         super().reset_parameters()
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        if x is None:
+            return self.weight, self.bias
         bias = None if self.bias is None else self.bias.to(x.dtype)
         return F.linear(x, self.weight.to(x.dtype), bias)
 
 
 class LayerNorm(nn.LayerNorm):
-    """A layer norm in float32 at least, whose bias starts at a number."""
+    """A layer norm in float32 at least, whose bias starts at a number; without x, its weights."""
 
     def __init__(self, width: int, bias: float = 0.0):
         self._bias = bias
@@ -62,7 +66,9 @@ class LayerNorm(nn.LayerNorm):
         super().reset_parameters()
         nn.init.constant_(self.bias, self._bias)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        if x is None:
+            return self.weight, self.bias
         dtype = torch.promote_types(x.dtype, torch.float32)
         return F.layer_norm(x.to(dtype), self.normalized_shape, self.weight.to(dtype),
                             self.bias.to(dtype), self.eps)

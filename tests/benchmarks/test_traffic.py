@@ -50,6 +50,12 @@ LAUNCHES["hyper_join"] = (4, 4)
 KEPT["hyper_join"] = (4 + 3 * 28 + 3 * 4, 3 * 28 + 3 * 4 + 4 * 4)
 AGAIN["hyper_join"] = AGAIN["constrained_join, normed"]
 PARTS["hyper_join"] = (8 * 32 * 4 * 96 + 8 * 28 * 4 * 96 + 4 * 26, 12 * 28 * 4 * 96 + 8 * 26)
+# the same with a sum and a deviation of the token, 48 logits, and the norm's weights multiplied
+# into W by PyTorch
+LAUNCHES["jpmhc_join"] = (4, 4)
+KEPT["jpmhc_join"] = (4 + 3 * 49 + 3, 3 * 49 + 3 + 4 * 4)
+AGAIN["jpmhc_join"] = AGAIN["hyper_join"]
+PARTS["jpmhc_join"] = (8 * (64 + 49) * 4 * 96, 12 * 49 * 4 * 96)
 
 interpreted = pytest.mark.skipif(not launch.INTERPRETED,
                                  reason="only Triton's interpreter counts addresses")

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
-from benchmarks.cases import hyper
+from benchmarks.cases import hyper, jpmhc
 from benchmarks.cases.streams import join
 from geolab import kernels, operators
 from geolab.kernels import launch
@@ -173,6 +173,12 @@ EXAMPLES = {
                          draw(2), draw(n * (n + 2))),
         each(6), lambda *x: hyper.join(*x, tanh=False), streams=(1, 4), noisy=True,
         bounded=(3, 4), loud=True),
+    "jpmhc_join": Example(
+        lambda n, draw: (draw(N, n, D), draw(N, n + 1, n), draw(N, D),
+                         draw(3 * n**2, n * D) / (n * D)**0.5, draw(1), draw(3 * n**2),
+                         draw(n * D), draw(n * D)),
+        [*each(8), (1, 0, 1, 0, 0, 0, 0, 0)], jpmhc.join, streams=(1, 2, 4), noisy=True,
+        bounded=(3, 5, 6, 7), loud=True),
     "midpoint_penalty": Example(lambda n, draw: (gate(),), [(1,)], streams=VECTOR, bounded=(0,)),
     "orthostochastic": Example(lambda n, draw: (draw(N, n * (2 * n - 1)),), [(1,)],
                                lambda z: operators.orthostochastic(
@@ -217,8 +223,8 @@ EXAMPLES = {
 TOOLS = {"outside_autocast", "recomputed", "widened"}  # they compute nothing
 KEEPS = {  # the dtype of its inputs; the others answer in float32 at least
     "constrained_join", "delta_matrix", "delta_shortcut", "delta_update", "diagonal_update",
-    "gated_mix", "householder_matrix", "hyper_join", "midpoint_penalty", "reflect", "skew",
-    "stream_generate", "stream_join", "stream_mix", "stream_mix_write", "stream_read"}
+    "gated_mix", "householder_matrix", "hyper_join", "jpmhc_join", "midpoint_penalty", "reflect",
+    "skew", "stream_generate", "stream_join", "stream_mix", "stream_mix_write", "stream_read"}
 READS_NUMBERS = {"delta_matrix", "householder_matrix", "reflect"}  # to refuse another length
 TWINS = [name for name in EXAMPLES if name.split(",")[0] in kernels.TWINS]
 every_example = pytest.mark.parametrize("name", EXAMPLES)

@@ -25,15 +25,15 @@ def by_hand(residual, x, mix):
     else:
         normed = flat / np.sqrt(np.mean(flat**2) + 1e-5)
     read, write, res = (w["generate.weight"] @ normed + w["generate.bias"]).reshape(3, n, n)
-    skew, eye, alpha = res - res.T, np.eye(n), residual.alpha
+    skew, eye, alpha = res - res.T, np.eye(n), residual.turn.alpha
     if residual.retraction == "exact":
         y = np.linalg.solve(eye - alpha / 2 * skew, eye + alpha / 2 * skew)
     else:
         y = eye + alpha * skew
-        for _ in range(residual.steps):
+        for _ in range(residual.turn.steps):
             y = eye + alpha / 2 * skew @ (eye + y)
-    h_pre = softmax(read / residual.temperature, 1)
-    h_post = softmax(write / residual.temperature, 0)
+    h_pre = softmax(read / residual.turn.temperature, 1)
+    h_post = softmax(write / residual.turn.temperature, 0)
     h = mix(torch.from_numpy((h_pre @ x).mean(0))).detach().numpy()
     return y @ x + w.get("scale", 1.0) * np.outer(h_post.sum(1), h)
 

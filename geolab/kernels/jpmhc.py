@@ -1,0 +1,28 @@
+"""The kernels between two sublayers of JPmHC, as `constrained` has them: a, b′ and H′ are those of
+`turn`, and y = W (z − mean z) / σ of the whole token.
+"""
+
+from typing import Any
+
+from torch import Tensor
+
+from geolab.kernels import launch
+from geolab.kernels.constrained import Form, Maps, join
+from geolab.kernels.hyper import spread_weight
+from geolab.kernels.launch import twin
+
+
+@twin
+def jpmhc_join(x: Tensor, given: Tensor | None, update: Tensor | None, maps: tuple, form: Any,
+               norm: tuple[Tensor, float] | None = None) -> tuple[Tensor, ...]:
+    """Z, u and H′ above b′, as `operators.jpmhc_join` with the norm's weights in `maps`, for n up
+    to 4.
+
+    It moves as many vectors as `constrained_join`.
+    Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
+    """
+    weight, scale, bias, _ = maps
+    launch.require("x", x=x, weight=weight)
+    spread = spread_weight(weight.float().contiguous(), 1)
+    return join(x, given, update, Maps(spread, scale, bias),
+                Form("turn", form.eps, form.steps, False, form.temperature, form.alpha), norm=norm)
