@@ -89,8 +89,8 @@ def _make(Y, R, SUMS, SQUARES, SCALE, BIAS, CORNERS, A, MADE, N, eps, guard, wri
     elif FORM != "identity":
         rows = ()
         for i in tl.static_range(n):
-            rows += (logits.logits(Y, SUMS, SCALE, BIAS, token, r, N, parts, (i + 2) * n, n, 2, n, O,
-                             FORM, JOIN, POWER),)
+            rows += (logits.logits(Y, SUMS, SCALE, BIAS, token, r, N, parts, (i + 2) * n, n, 2, n,
+                                   O, FORM, JOIN, POWER),)
         if FLIP:
             rows = birkhoff.transposed(rows, n, POWER)
         if FORM == "guarded":
@@ -172,8 +172,8 @@ def _enter_backward(GA, GMADE, Y, R, SCALE, BIAS, CORNERS, SCALED, SHRINK, PARTS
             s = tl.sigmoid(logits.logits(Y, Y, SCALE, BIAS, token, r, N, 1, i * n, n, i, n, O, FORM,
                                    False, POWER))
             grad = grad * (i + 1) * s * (1 - s)
-        found, total = logits.back(grad, Y, r, SCALE, SCALED, PARTS, token, N, i * n, n, i, n, O, FORM,
-                             PRODUCTS)
+        found, total = logits.back(grad, Y, r, SCALE, SCALED, PARTS, token, N, i * n, n, i, n, O,
+                                   FORM, PRODUCTS)
         along += found
         if SCALES == 2 and OF_B and i == 0:
             of_scale += total  # a and H′ share a scale
@@ -183,8 +183,8 @@ def _enter_backward(GA, GMADE, Y, R, SCALE, BIAS, CORNERS, SCALED, SHRINK, PARTS
         grads, rows = (), ()
         if NORMS == 0:
             for i in tl.static_range(K // COUNT):
-                rows += (logits.logits(Y, Y, SCALE, BIAS, token, r, N, 1, 2 * n + i * COUNT, COUNT, 2, n,
-                                 O, FORM, False, WIDTH),)
+                rows += (logits.logits(Y, Y, SCALE, BIAS, token, r, N, 1, 2 * n + i * COUNT, COUNT,
+                                       2, n, O, FORM, False, WIDTH),)
         if FLIP and FORM != "corners":
             rows = birkhoff.transposed(rows, n, POWER)
         if FORM == "sinkhorn":
@@ -208,4 +208,5 @@ def _enter_backward(GA, GMADE, Y, R, SCALE, BIAS, CORNERS, SCALED, SHRINK, PARTS
     tl.store(SHRINK + token * LENGTHS + own, shrink, mask=lengths)
     if NORMS:  # the gradient of each sum
         mean = tl.load(Y + token * O + LOGITS + own, mask=lengths, other=0.0)
-        logits.store_halves(SCALED, shrink * mean, token * O + LOGITS + own, lengths, N, O, PRODUCTS)
+        logits.store_halves(SCALED, shrink * mean, token * O + LOGITS + own, lengths, N, O,
+                            PRODUCTS)

@@ -238,7 +238,8 @@ def _launch_backward(grads: Cotangents, given: Given, maps: Maps, form: Form, ke
         ga, grads.gmade, y, kept.r, maps.scale, maps.bias,
         maps.bias if maps.corners is None else maps.corners, *scaled, parts, history, N, d,
         form.guard, form.write_guard, steps, birkhoff.is_long(n, steps), form.flip, form.name, n,
-        len(maps.weight), coefficients.norms(form.name, n), len(maps.scale), each, power, products, num_warps=1)
+        len(maps.weight), coefficients.norms(form.name, n), len(maps.scale), each, power, products,
+        num_warps=1)
     joined.backward(scaled, ReadGradients(grads.gz, gu, read), x, maps.weight, given.c, given.h,
                     found.of_x, found.of_weight, found.of_c, found.of_h, (parts, found.of_logits),
                     (parts_gamma, None if gamma is None else found.of_gamma))

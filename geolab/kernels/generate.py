@@ -79,8 +79,7 @@ def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor,
 
     With `norms`, 1 or n, there are so many lengths, and y isn't divided by them.
     Each tile of tokens reads W once, from the L2 cache: padded, all of x's bytes if there are 64.
-    Returns: y and r, or with `norms`, or if programs share the features of a token, their parts of
-        W z and ‖z‖², for `join`.
+    Returns: y and r, or parts of W z and ‖z‖² with `norms`, or if programs share features.
     """
     (N, n, d), O, products = sizes(x, 2), len(weight), _products(x.dtype, x.device)
     tokens, features = (64, 512) if INTERPRETED else layout[:2]
@@ -123,9 +122,9 @@ class Scaled(NamedTuple):
 
 def scaled_like(x: Tensor, y: Tensor, r: Tensor) -> tuple[Scaled, str]:
     """Memory for the gradient of y, and the form of its products with the data x."""
-    (N, O), products = sizes(y, 1), _products(x.dtype, x.device)
+    products = _products(x.dtype, x.device)
     halves = products == "halves"
-    a = buffer(1 + halves, N, O, like=x if halves else y)
+    a = buffer(1 + halves, *sizes(y, 1), like=x if halves else y)
     return Scaled(a, buffer(*r.shape, like=y)), products
 
 
@@ -157,11 +156,10 @@ def state_backward(scaled: Scaled, x: Tensor, weight: Tensor, grad_x: Tensor, gr
     of_w, of_c = parts_of(grad_w, parts), None if write is None else parts_of(of_given, wide)
     _backward[(wide, parts)](
         *scaled, x, weight, grad_x, of_w, *(read or (x, x, weight)), C=given, U=update,
-        GC=of_w if of_c is None else of_c, GH=of_update, N=N,
-        share=cdiv(N, parts * tokens) * tokens, d=d, n=n, O=O, OUTPUTS=padded(O),
-        NORMS=scaled.shrink.numel() // N, READ=read is not None, WRITE=written_with(write, x),
-        TOKENS=tokens, FEATURES=features, WHOLE=d % features == 0, STAGES=layout.stages,
-        PRODUCTS=products, num_warps=layout.warps)
+        GC=of_w if of_c is None else of_c, GH=of_update, N=N, d=d, n=n, O=O, OUTPUTS=padded(O),
+        share=cdiv(N, parts * tokens) * tokens, NORMS=scaled.shrink.numel() // N,
+        READ=read is not None, WRITE=written_with(write, x), TOKENS=tokens, FEATURES=features,
+        WHOLE=d % features == 0, STAGES=layout.stages, PRODUCTS=products, num_warps=layout.warps)
     add_up((of_w, grad_w), (of_c, of_given), *others)
 
 
@@ -202,8 +200,7 @@ def _forward(X, W, Y, R, C, U, Z, N, eps, d, share, n: tl.constexpr, O: tl.const
     inside = token < N
     if WRITE:
         c = tiles.coefficients(C, token, inside, 1, WRITE, False)
-    y = tl.zeros([TOKENS, OUTPUTS], tl.float32)
-    squares = tiles.zeros(COUNT, X, TOKENS, FEATURES)
+    y, squares = tl.zeros([TOKENS, OUTPUTS], tl.float32), tiles.zeros(COUNT, X, TOKENS, FEATURES)
     for start in tl.range(first, tl.minimum(first + share, d), FEATURES, num_stages=STAGES):
         mask = inside[:, None] if WHOLE else inside[:, None] & (start + feature < d)[None, :]
         place = (token * n * d)[:, None] + (start + feature)[None, :]

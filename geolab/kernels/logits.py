@@ -68,11 +68,9 @@ def bounded(y, FORM: tl.constexpr):
 @triton.jit
 def weight(logit, most: tl.constexpr, guard, FORM: tl.constexpr):
     """A number of a or b′."""
-    if FORM == "free" or FORM == "tanh":
-        number = logit
-    else:
-        number = most * tl.sigmoid(logit) + guard
-    return number
+    if FORM != "free" and FORM != "tanh":
+        logit = most * tl.sigmoid(logit) + guard
+    return logit
 
 
 @triton.jit

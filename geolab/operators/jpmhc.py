@@ -1,6 +1,6 @@
 """The coefficients of JPmHC, and the operator between two of its sublayers:
 
-    a = mean of the rows of softmax(A / τ)    b = s · row sums of softmax(Bᵀ / τ)ᵀ    H near a rotation
+    a = mean of the rows of softmax(A / τ)    b = s · row sums of softmax(Bᵀ / τ)ᵀ    H ≈ a rotation
 
 A, B and C are the n² logits W norm(z) + bias each, and H is `cayley_iterated` of C − Cᵀ.
 

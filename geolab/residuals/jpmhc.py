@@ -94,9 +94,10 @@ class JPmHC(Streams):
         if ends == "scaled" and self.last:
             self.exit = Weight(streams, width, how=partial(nn.init.constant_, val=1 / streams))
         # a subclass may take another step
-        self.joins = write_scale and (mix, retraction, norm) == ("cayley", "iterated", "layer") and (
-            all(getattr(type(self), name) is getattr(JPmHC, name)
-                for name in ("forward", "coefficients", "step")))
+        own = all(getattr(type(self), name) is getattr(JPmHC, name)
+                  for name in ("forward", "coefficients", "step"))
+        self.joins = own and write_scale and (mix, retraction, norm) == (
+            "cayley", "iterated", "layer")
         self.start_own()
 
     def _start_generator(self, how: Callable[..., object], **options: float) -> None:
