@@ -25,7 +25,7 @@ def _inputs(N, n, d, state, number):
 def join(x: Tensor, given: Tensor, update: Tensor, weight: Tensor, scale: Tensor, bias: Tensor,
          stretch: Tensor, shift: Tensor, gamma: Tensor | None = None) -> tuple[Tensor, ...]:
     """`jpmhc_join` of single tensors."""
-    return operators.jpmhc_join(Unwritten(x, update, given), Maps(weight, scale, bias),
+    return operators.jpmhc_join(Unwritten(x, update, given), Maps(weight, scale.reshape(1), bias),
                                 (stretch, shift), Turn(eps=EPS),
                                 None if gamma is None else Norm(gamma, EPS))
 

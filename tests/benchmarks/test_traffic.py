@@ -50,6 +50,8 @@ LAUNCHES["hyper_join"] = (4, 4)
 KEPT["hyper_join"] = (4 + 3 * 28 + 3 * 4, 3 * 28 + 3 * 4 + 4 * 4)
 AGAIN["hyper_join"] = AGAIN["constrained_join, normed"]
 PARTS["hyper_join"] = (8 * 32 * 4 * 96 + 8 * 28 * 4 * 96 + 4 * 26, 12 * 28 * 4 * 96 + 8 * 26)
+# forward writes the logarithm of each token's sum, and backward reads it, and u
+KEPT["attend"], AGAIN["attend"] = (1, 1), (0, 1)
 # the same with a sum and a deviation of the token, 48 logits, and the norm's weights multiplied
 # into W by PyTorch
 LAUNCHES["jpmhc_join"] = (4, 4)

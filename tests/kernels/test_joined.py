@@ -405,7 +405,7 @@ def test_a_joined_network_is_the_layers_one_after_the_other(device, residual, op
         return model.norm(model.layers[-1].residual.reduce(state.written()))
 
     model, x = network(device, layers=1 if options else 2, residual=residual,
-                       options=options or {"iterations": 2})
+                       options={"iterations": 2} if options is None else options)
     wanted = outputs_and_gradients(model, x, "never")
     # without kernels it is the plain path, bit by bit
     assert_close(outputs_and_gradients(model, x, "never", joined), wanted, rtol=0, atol=0)

@@ -24,6 +24,7 @@ from benchmarks.cases import hyper, jpmhc
 from benchmarks.cases.streams import join
 from geolab import kernels, operators
 from geolab.kernels import launch
+from geolab.operators.attend import Attention
 from geolab.operators.joined import Form
 from geolab.operators.polytope import shift_matrices
 
@@ -93,6 +94,13 @@ def gate():
 
 PLANE = [*each(3), (1, 1, 0), (1, -1, 0), (1, 0, -1), (0, 1, -1), (1, 1, -1), (1, 1, 1)]
 EXAMPLES = {
+    "attend": Example(lambda n, draw: (draw(N, n, D), draw(D)), each(2),
+                      lambda x, w: operators.attend(x, w, Attention(EPS)), noisy=True,
+                      bounded=(1,), loud=True),
+    "attend, normed": Example(
+        lambda n, draw: (draw(N, n + 1, D), draw(D)), each(2),
+        lambda x, w: operators.attend(x, w, Attention(EPS, True, True, True), x.shape[-2] - 1),
+        noisy=True, bounded=(1,), loud=True),
     "blend": Example(lambda n, draw: (draw(N, n, n), draw(N, n, n), gate()),
                      [(1, 1, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)], bounded=(2,)),
     "cayley_iterated": Example(lambda n, draw: (operators.skew(draw(N, n, n)) / n,), [(1,)],
@@ -222,7 +230,8 @@ EXAMPLES = {
 }
 TOOLS = {"outside_autocast", "recomputed", "widened"}  # they compute nothing
 KEEPS = {  # the dtype of its inputs; the others answer in float32 at least
-    "constrained_join", "delta_matrix", "delta_shortcut", "delta_update", "diagonal_update",
+    "attend", "constrained_join", "delta_matrix", "delta_shortcut", "delta_update",
+    "diagonal_update",
     "gated_mix", "householder_matrix", "hyper_join", "jpmhc_join", "midpoint_penalty", "reflect",
     "skew", "stream_generate", "stream_join", "stream_mix", "stream_mix_write", "stream_read"}
 READS_NUMBERS = {"delta_matrix", "householder_matrix", "reflect"}  # to refuse another length
