@@ -28,7 +28,7 @@ from geolab.operators.generate import Maps
 from geolab.operators.joined import Form
 from geolab.operators.streams import Unwritten
 from geolab.residuals.base import Normed, Sublayer, parted
-from geolab.residuals.mixing import mixes
+from geolab.residuals.mixing import MIXES, mixes
 from geolab.residuals.streams import StreamCoefficients, Streams
 from geolab.residuals.weights import Weight, normal_matrix, put
 
@@ -72,7 +72,7 @@ class MapOptions(Form):
             require_number("diagonal", self.diagonal)
         for name in tuple(self.without):
             require_option("without", name, MAPS)
-        require_option("mix", self.mix, mixes())
+        require_option("mix", self.mix, MIXES)
 
 
 class ConstrainedMaps(nn.Module):
