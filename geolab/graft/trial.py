@@ -24,6 +24,7 @@ def sublayers_of(block: nn.Module) -> tuple[Rule, list[tuple]]:
     sublayers.
     """
     name, rule = type(block).__name__, find_rule(block)
+    assert rule is not None  # it is a block that `find_stacks` found
     try:
         found = rule.sublayers(block)
     except TypeError as error:

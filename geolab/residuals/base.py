@@ -152,10 +152,10 @@ def options_of(residual: type[Residual]) -> dict[str, Any]:
             found |= {p.name: p.default for p in given if p.name not in (*_PLACE, *found)
                       and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
                       and (owner is residual or p.default is not p.empty)}
+            if vars(owner).get("values"):  # it takes what its constructor is given besides
+                return found | {field.name: field.default for field in fields(owner.values)}
             if all(p.kind is not p.VAR_KEYWORD for p in given):
                 break
-    if residual.values is not None:
-        found |= {field.name: field.default for field in fields(residual.values)}
     return found
 
 
