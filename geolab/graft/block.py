@@ -11,7 +11,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from geolab.graft.rules import Rule, known_rule, noted
-from geolab.residuals import Normed, Residual, make_residual
+from geolab.residuals import Residual, make_residual
 from geolab.residuals.base import through
 
 
@@ -34,15 +34,6 @@ def make_residuals(residual: str | type[Residual], width: int, count: int,
         raise ValueError(f"the residual must take the network's {width} features, got {residual!r} "
                          f"with {options}, which takes {made[0].outer}")
     return made
-
-
-def plainly(x: Tensor, sublayers: Iterable[tuple]) -> Tensor:
-    """Run the step of the plain block, x ← x + F(norm x) for each of its sublayers."""
-    for norm, f, *after in sublayers:
-        x = x + Normed(f, norm)(x)
-        for post_norm in after:
-            x = post_norm(x)
-    return x
 
 
 class Grafted:

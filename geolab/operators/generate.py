@@ -30,11 +30,7 @@ class Maps(NamedTuple):
     corners: Tensor | None = None
 
     def scaled(self, sizes: Iterable[int]) -> Tensor:
-        """s ⊙ W: the matrix is scaled, and not all the tokens' logits.
-
-        Arguments:
-            sizes: how many rows each number of s multiplies.
-        """
+        """s ⊙ W, with so many rows for each number of s. So no token's logits need be scaled."""
         scale = self.scale.to(torch.promote_types(self.scale.dtype, torch.float32))
         scale = torch.cat([s.expand(k) for s, k in zip(scale, sizes, strict=True)])
         return scale.unsqueeze(-1) * self.weight

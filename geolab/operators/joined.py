@@ -171,12 +171,13 @@ def constrained_join(state: Tensor | Unwritten, maps: Maps, form: Form, read: Te
     return (z, u, made) if read is None else (z, u, made, made_read)
 
 
-def _require_join(x: Tensor, update: Tensor | None, given: Tensor | tuple | None, maps: Maps,
+def _require_join(x: Tensor, update: Any, given: Tensor | tuple | None, maps: Maps,
                   read: Tensor | None, norm: Callable | None, sizes: tuple[int, ...]) -> None:
     """Raise ValueError for a shape that doesn't fit. Those that are as expected are passed over."""
     tokens, (n, d), outputs = x.shape[:-2], x.shape[-2:], sum(sizes)
     if isinstance(given, tuple):
-        require_write(x, *given, update)
+        matrix, weights = given
+        require_write(x, matrix, weights, update)
         given = None
     for name, tensor, own, leading, width in (
             ("given", given, 2, tokens, n), ("update", update, 1, tokens, d),

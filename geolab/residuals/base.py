@@ -63,11 +63,12 @@ class Residual(nn.Module, ABC):
     spectrum = ""   # eigenvalues of what multiplies the state, with all coefficients held fixed
 
     def __new__(cls, *place: int, **given: object) -> "Residual":
-        if given:  # here alone is an option that was given told from one by default
-            defaults = options_of(cls)
-            require_effect({name: value for name, value in given.items() if name in defaults
-                            and (value is not None or defaults[name] is not None)},
-                           cls.idle(defaults | given))
+        # here alone is an option that was given told from one by default
+        defaults = options_of(cls)
+        chosen = {name: value for name, value in given.items() if name in defaults
+                  and (value is not None or defaults[name] is not None)}
+        if chosen:
+            require_effect(chosen, cls.idle(defaults | given))
         return super().__new__(cls)
 
     def __init__(self, width: int, index: int = 0, count: int = 1):
@@ -151,10 +152,10 @@ def options_of(residual: type[Residual]) -> dict[str, Any]:
             found |= {p.name: p.default for p in given if p.name not in (*_PLACE, *found)
                       and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
                       and (owner is residual or p.default is not p.empty)}
+            if vars(owner).get("values"):  # it takes what its constructor is given besides
+                return found | {field.name: field.default for field in fields(owner.values)}
             if all(p.kind is not p.VAR_KEYWORD for p in given):
                 break
-    if residual.values is not None:
-        found |= {field.name: field.default for field in fields(residual.values)}
     return found
 
 
@@ -303,3 +304,12 @@ def through(residuals: Sequence[Residual], x: Tensor, sublayers: Sequence[tuple]
         return state
     x = last.reduce(state)
     return x if last.copies == 1 else x / last.copies
+
+
+def plainly(x: Tensor, sublayers: Sequence[tuple]) -> Tensor:
+    """Run the step of the plain block, x ← x + F(norm x) for each of its sublayers."""
+    for norm, f, *after in sublayers:
+        x = x + f(x if norm is None else norm(x))
+        for post_norm in after:
+            x = post_norm(x)
+    return x

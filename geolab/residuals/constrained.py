@@ -28,7 +28,7 @@ from geolab.operators.generate import Maps
 from geolab.operators.joined import Form
 from geolab.operators.streams import Unwritten
 from geolab.residuals.base import Normed, Sublayer, parted
-from geolab.residuals.mixing import mixes
+from geolab.residuals.mixing import MIXES, mixes
 from geolab.residuals.streams import StreamCoefficients, Streams
 from geolab.residuals.weights import Weight, normal_matrix, put
 
@@ -40,13 +40,11 @@ class MapOptions(Form):
     """How a, b and H are made, and how they start.
 
     Arguments:
-        iterations: the number of iterations of Sinkhorn's normalisation; the paper takes 20. It and
-            `order` must be left out with another `mix`.
-        order: "column-row" (the paper: rows are exact at the end) or "row-column" (columns are).
-            Public code that applies the transpose has "column-row": see `operators.sinkhorn`.
-        eps: added to a, and inside Sinkhorn's normalisation; DeepSeek-V4 takes 1e-6.
-        write_eps: added to b; Hy4 takes 1e-6.
-        norm_eps: the guard of the generator's norm; DeepSeek-V4 takes 1e-6.
+        iterations, order: those of Sinkhorn's normalisation; the paper takes 20. They must be left
+            out with another `mix`. Public code that applies the transpose has "column-row": see
+            `operators.sinkhorn`.
+        eps, write_eps, norm_eps: as in `Form`. DeepSeek-V4 has eps and norm_eps = 1e-6, Hy4 also
+            write_eps = 1e-6.
         diagonal: the start of H's logits on the diagonal, 0 off it. At 8 a stream keeps 0.999.
             Another `mix` than "sinkhorn" starts as near to the identity, with its own biases. None
             is 8, or 6 with the published start.
@@ -72,7 +70,7 @@ class MapOptions(Form):
             require_number("diagonal", self.diagonal)
         for name in tuple(self.without):
             require_option("without", name, MAPS)
-        require_option("mix", self.mix, mixes())
+        require_option("mix", self.mix, MIXES)
 
 
 class ConstrainedMaps(nn.Module):
@@ -192,10 +190,10 @@ class ConstrainedStreams(Streams):
         # between one stream and the mean of all
         read = [((k == home) + 1 / streams) / 2 for k in range(streams)]
         self.maps = ConstrainedMaps(streams * width, read, MapOptions(**maps), home=home)
-        # a subclass may take another step
-        self.joins = bool(self.maps.sizes) and all(
-            getattr(type(self), name) is getattr(ConstrainedStreams, name)
-            for name in ("forward", "coefficients", "step"))
+        # a subclass may take another step in `forward` than in `step`
+        own = next(cls for cls in type(self).__mro__ if "step" in vars(cls))
+        self.joins = (self.maps.fits or bool(self.maps.sizes) and not self.ahead) and all(
+            getattr(type(self), name) is getattr(own, name) for name in ("forward", "coefficients"))
 
     @classmethod
     def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:

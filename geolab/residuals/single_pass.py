@@ -66,12 +66,6 @@ class SinglePass(ConstrainedStreams):
         """(B, T, D) -> (B, T, n + 1, D)."""
         return x.unsqueeze(-2).repeat_interleave(self.streams + 1, dim=-2)
 
-    def __init__(self, width: int, index: int = 0, count: int = 1, **options):
-        super().__init__(width, index, count, **options)
-        self.joins = self.maps.fits and all(
-            getattr(type(self), name) is getattr(SinglePass, name)
-            for name in ("forward", "coefficients", "step"))
-
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         return self._started(state, sublayer).written()
 

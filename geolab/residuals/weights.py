@@ -10,8 +10,7 @@ that multiplies features towards forgetting them. On any other weight of a resid
 of streams, a scale, a bias or a kernel, it would pull the connection itself towards zero.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -146,14 +145,3 @@ def as_linear(weight: Tensor) -> None:
 def small_linear(inputs: int, outputs: int) -> Linear:
     """Weights N(0, 0.02²) and zero biases, as the published code starts every generator."""
     return Linear(inputs, outputs).start(normal, std=0.02)
-
-
-@contextmanager
-def float32_at_least() -> Iterator[None]:
-    """Make new tensors in float32 where the default dtype is narrower, as a QR needs it."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.promote_types(before, torch.float32))
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

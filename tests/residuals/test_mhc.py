@@ -27,8 +27,8 @@ def by_hand(residual, x, mix):
     read = sigmoid(scale[0] * numbers[:n] + bias[:n])
     write = 2 * sigmoid(scale[1] * numbers[n:2 * n] + bias[n:2 * n])
     m = np.exp((scale[2] * numbers[2 * n:] + bias[2 * n:]).reshape(n, n))
-    for _ in range(residual.maps.iterations):
-        for axis in (0, 1) if residual.maps.order == "column-row" else (1, 0):
+    for _ in range(residual.maps.form.iterations):
+        for axis in (0, 1) if residual.maps.form.order == "column-row" else (1, 0):
             m = m / m.sum(axis, keepdims=True)
     return m @ x + np.outer(write, mix(torch.from_numpy(read @ x)).detach().numpy())
 
