@@ -11,7 +11,7 @@ def attend(N: int, n: int, d: int, e: int = 2) -> Bytes:
 
 
 def _inputs(N, n, d, state, number):
-    return state(N, n, d), number(d)
+    return state(N, n, d), number(d) / d**0.5
 
 
 CASES = {"attend": Case("attend", operators.attend, _inputs, attend,

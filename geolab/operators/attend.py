@@ -13,8 +13,7 @@ from torch import Tensor
 
 from geolab import kernels
 from geolab.checks import require_count, require_leading, require_number, require_width
-from geolab.operators.generate import held
-from geolab.operators.precision import outside_autocast, widened
+from geolab.operators.precision import outside_autocast, size, widened
 from geolab.operators.streams import stream_read
 
 
@@ -65,11 +64,13 @@ def attend(x: Tensor, query: Tensor, how: Attention, sources: int | None = None)
 def attention(x: Tensor, query: Tensor, how: Attention) -> Tensor:
     """The weights of sources x, (..., k, d), in u: (..., k)."""
     x = widened(x)
+    eps = torch.finfo(x.dtype).eps if how.eps is None else how.eps
+    own = size(x, eps**0.5)
     with outside_autocast(x):
-        inverse = held(x.square().mean(-1) + (torch.finfo(x.dtype).eps if how.eps is None
-                                              else how.eps)).rsqrt()
+        x = x / own
+        inverse = (x.square().mean(-1) + (eps * own.squeeze(-1)**-2 if eps else 0.0)).rsqrt()
         logits = inverse * (x @ query.to(x.dtype))
     weights = (logits / x.shape[-1]**0.5 if how.scaled else logits).softmax(-1)
     if how.summed:
         weights = x.shape[-2] * weights
-    return inverse * weights if how.normed else weights
+    return inverse / own.squeeze(-1) * weights if how.normed else weights

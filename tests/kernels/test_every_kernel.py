@@ -132,7 +132,7 @@ def test_tokens_may_share_coefficients_each_in_its_own_way(device, name):
 
 
 FEWER_LOGITS = ("constrained_join, H = I", "constrained_join, mixture")  # `rms_linear` takes 128
-OF_ANY_SIZE = ("cayley_skew4", "delta_update", "delta_update, d_v = 4", "diagonal_update")
+OF_ANY_SIZE = ("attend", "cayley_skew4", "delta_update", "delta_update, d_v = 4", "diagonal_update")
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if name not in OF_ANY_SIZE])
