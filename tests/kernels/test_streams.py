@@ -42,7 +42,7 @@ def test_any_number_of_streams_and_features(device, name, n, d):
 @pytest.mark.parametrize("n, d", [(1, 1), (2, 1100), (3, 130), (8, 24)])
 def test_a_read_takes_the_norm_of_any_number_of_streams_and_features(device, n, d):
     def read(operator):
-        return lambda x, a, gamma: operator(x, a, norm=(gamma, 1e-5))
+        return lambda x, a, gamma: operator(x, a, norm=Norm(gamma, 1e-5))
 
     # with 1100 features several programs share the tokens, and add up their parts
     given = *inputs("stream_read", (70,), n, d, device), normal(d, seed=5, device=device)
