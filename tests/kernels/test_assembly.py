@@ -15,6 +15,10 @@ ROOT = Path(__file__).parents[2]
 STATE = [name for name, case in CASES.items() if case.kind == "state"]
 MATRICES = ["cayley_rank2", "cayley_skew4", "sinkhorn"]
 JOINED = [name for name in STATE if "_join" in name]
+# whose 16-bit halves of the gradients of y don't lie side by side in a tile, as every sixth of a
+# table's row, or begin at odd places, in rows of 49; these aren't the state
+NARROW = {("hyper_join", "_enter_backward"), ("jpmhc_join", "_enter_backward"),
+          ("jpmhc_join", "_backward")}
 MULTIPLIED = ("rms_linear", *JOINED)  # the operators that multiply by W
 
 
@@ -62,7 +66,8 @@ def test_the_state_moves_16_bytes_at_a_time(rows):
     for row in rows:
         if row["operator"] in STATE and row["kernel"] != "_pack":  # which moves W alone
             assert row["loads"].get("16"), row
-            assert not {"1", "2"} & (set(row["loads"]) | set(row["stores"])), row
+            narrow = {"1", "2"} & (set(row["loads"]) | set(row["stores"]))
+            assert not narrow or (row["operator"], row["kernel"]) in NARROW, row
 
 
 def test_a_product_in_tf32_has_rounded_operands(rows):
