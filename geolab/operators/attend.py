@@ -46,7 +46,7 @@ def attend(x: Tensor, query: Tensor, how: Attention, sources: int | None = None)
     require_width("query", query, d)
     require_leading("query", query, 1, ())
     k = n if sources is None else sources
-    require_count("sources", k, 1)
+    require_count("sources", k, min(n, 1))
     if k > n:
         raise ValueError(f"sources must be at most the {n} places of x, got {k}")
     if how.eps is not None:

@@ -75,14 +75,12 @@ def jpmhc_join(state: Tensor | Unwritten, maps: Maps, affine: tuple[Tensor, Tens
             raise ValueError(f"{name} must have {count} rows for {n} streams, got {len(rows)}")
     if isinstance(norm, Norm):
         require_width("norm", norm.weight, d)
-    if d and turn.steps <= MOST_STEPS and kernels.joins(x, 3 * n * n + 1):
+    if n and d and turn.steps <= MOST_STEPS and kernels.joins(x, 3 * n * n + 1):
         held = kernels.takes(x, norm)
         given, update = ((state.together(), state.update) if isinstance(state, Unwritten)
                          else (None, None))
         with outside_autocast(x):
-            weight, bias = widened(maps.weight), widened(maps.bias)
-            folded = Maps(weight * affine[0], maps.scale, torch.addmv(bias, weight, affine[1]))
-        z, u, made = kernels.TWINS["jpmhc_join"](x, given, update, folded, turn, held)
+            z, u, made = kernels.TWINS["jpmhc_join"](x, given, update, maps, affine, turn, held)
         return z, u if norm is None or held else norm(u), made
     z = state.written() if isinstance(state, Unwritten) else x
     with outside_autocast(x):

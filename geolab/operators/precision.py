@@ -18,6 +18,7 @@ stay in the range of float32. Above it they give NaN.
 """
 
 from contextlib import AbstractContextManager, nullcontext
+from math import prod
 
 import torch
 import torch.nn.functional as F
@@ -97,7 +98,8 @@ class Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         x, weight = ctx.saved_tensors
-        rows = grad.reshape(-1, len(weight))
+        tokens, (outputs, features) = prod(x.shape[:-1]), weight.shape
+        rows = grad.reshape(tokens, outputs)
         with outside_autocast(grad):
-            return (grad @ weight, rows.mT @ x.reshape(-1, x.shape[-1]),
+            return (grad @ weight, rows.mT @ x.reshape(tokens, features),
                     rows.sum(0) if ctx.needs_input_grad[2] else None)
