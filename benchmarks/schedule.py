@@ -165,7 +165,7 @@ def launches(residual: str, mode: str = "always", N: int = 80, d: int = 1024, ap
             with traffic() as by_kernels, Operations() as by_operations:
                 for step, sublayer in zip(chain, sublayers, strict=True):
                     step = step.step if step.joins else step
-                    state = step(state, sublayer.__call__ if apart else sublayer)
+                    state = step(state, Normed(sublayer.__call__) if apart else sublayer)
                 y = state.written() if hasattr(state, "written") else state
             forward, grad = by_kernels.launches + by_operations.count, torch.randn_like(y)
             weights = [p for step in (*chain, *norms) for p in step.parameters()]

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from benchmarks.cases.case import EPS, Bytes, Case
 from geolab import operators
-from geolab.operators.joined import Generated
-from geolab.operators.streams import Norm
+from geolab.operators.generate import Maps
+from geolab.operators.joined import Form, Generated
+from geolab.operators.streams import Norm, Unwritten
 
 
 def stream_read(N: int, n: int, d: int, e: int = 2) -> Bytes:
@@ -106,12 +107,12 @@ def _before(N, n, d, state, number):
     return *_constrained(N, n, d, state, number), number(N, n)
 
 
-def _read_before(x: Tensor, given: Tensor, update: Tensor, weight: Tensor, scale: Tensor,
-                 bias: Tensor, read: Tensor, eps: float,
-                 norm: Norm | None = None) -> tuple[Tensor, ...]:
-    """`constrained_join` that reads with the last of these tensors."""
-    return operators.constrained_join(x, given, update, weight, scale, bias, eps, read=read,
-                                      norm=norm)
+def join(x: Tensor, given: Tensor | None, update: Tensor | None, weight: Tensor, scale: Tensor,
+         bias: Tensor, read: Tensor | None = None, *, form: Form = Form(norm_eps=EPS),
+         corners: Tensor | None = None, norm: Norm | None = None) -> tuple[Tensor, ...]:
+    """`constrained_join` of single tensors."""
+    return operators.constrained_join(x if given is None else Unwritten(x, update, given),
+                                      Maps(weight, scale, bias, corners), form, read, norm)
 
 
 def _unmixed(N, n, d, state, number):
@@ -148,11 +149,10 @@ def read_normed(x: Tensor, weights: Tensor, gamma: Tensor) -> Tensor:
     return operators.stream_read(x, weights, norm=Norm(gamma, EPS))
 
 
-def join_normed(x: Tensor, given: Tensor, update: Tensor, weight: Tensor, scale: Tensor,
-                bias: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
+def join_normed(*inputs: Tensor) -> tuple[Tensor, ...]:
     """Z, the norm of what the next sublayer of mHC reads, and its H and b."""
-    return operators.constrained_join(x, given, update, weight, scale, bias, EPS,
-                                      norm=Norm(gamma, EPS))
+    *given, gamma = inputs
+    return join(*given, norm=Norm(gamma, EPS))
 
 
 def _shared(N, n, d, state, number):
@@ -176,19 +176,17 @@ CASES = {
         "stream_mix_write", operators.stream_mix_write, _autocast,
         lambda N, n, d, e: stream_mix_write(N, n, d, 4, written=2)),
     "constrained_join": Case(
-        "constrained_join", operators.constrained_join, _constrained, constrained_join,
-        options={"eps": EPS}, roundings=2),
+        "constrained_join", join, _constrained, constrained_join, roundings=2),
     "constrained_join, normed": Case(
         "constrained_join", join_normed, _normed(_constrained), normed_join, roundings=2),
     "constrained_join, H = I": Case(  # with Hy4's guards
-        "constrained_join", operators.constrained_join, _unmixed,
-        partial(constrained_join, mixed=False),
-        options={"eps": EPS, "guard": 1e-6, "write_guard": 1e-6}, roundings=2),
+        "constrained_join", join, _unmixed, partial(constrained_join, mixed=False),
+        options={"form": Form(eps=1e-6, write_eps=1e-6, norm_eps=EPS)}, roundings=2),
     "constrained_join, single pass": Case(
-        "constrained_join", _read_before, _before, single_pass, options={"eps": EPS}, roundings=1),
+        "constrained_join", join, _before, single_pass, roundings=1),
     "constrained_join, guarded": Case(  # as in DeepSeek-V4
-        "constrained_join", operators.constrained_join, _constrained, constrained_join,
-        options={"eps": EPS, "guard": 1e-6}, roundings=2),
+        "constrained_join", join, _constrained, constrained_join,
+        options={"form": Form(eps=1e-6, norm_eps=EPS)}, roundings=2),
     "stream_join": Case(
         "stream_join", join_read, _join, stream_join,
         roundings=2),  # Z, and the numbers in a that are made from it

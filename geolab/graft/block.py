@@ -4,15 +4,15 @@ Legend: B batch, T positions, D width.
 """
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import pairwise
 
 from torch import Tensor, nn
 
 from geolab.graft.rules import Rule, known_rule, noted
-from geolab.residuals import HyperConnections, Normed, Residual, make_residual
-from geolab.residuals.base import joining
+from geolab.residuals import Residual, make_residual
+from geolab.residuals.base import through
 
 
 def make_residuals(residual: str | type[Residual], width: int, count: int,
@@ -34,49 +34,6 @@ def make_residuals(residual: str | type[Residual], width: int, count: int,
         raise ValueError(f"the residual must take the network's {width} features, got {residual!r} "
                          f"with {options}, which takes {made[0].outer}")
     return made
-
-
-def through(residuals: Sequence[Residual], x: Tensor, sublayers: Iterable[tuple]) -> Tensor:
-    """Run the step of a block: each residual around its sublayer.
-
-    Arguments:
-        residuals: the block's residuals. The network's first residual makes the state, and its last
-            one reads it out.
-        x: (B, T, D) for the first block, the state for the others.
-        sublayers: (norm, F) or (None, F, norm) for each residual, as in `Rule`.
-    Returns: the state, or (B, T, D) from the last block.
-    """
-    first, last, sublayers = residuals[0], residuals[-1], list(sublayers)
-    state = first.expand(x) if first.first else x
-    # each sublayer but the last leaves the write of its state to the next one
-    joined = all(len(sublayer) == 2 for sublayer in sublayers) and joining(residuals)
-    for residual, (norm, f, *after) in zip(residuals, sublayers, strict=True):
-        step = residual.step if joined else residual
-        state = step(state, Normed(f, norm))
-        for post_norm in after:
-            state = post_norm(state)
-    state = state.written() if joined else state
-    return leave(last, state) if last.last else state
-
-
-def plainly(x: Tensor, sublayers: Iterable[tuple]) -> Tensor:
-    """Run the step of the plain block, x ← x + F(norm x) for each of its sublayers."""
-    for norm, f, *after in sublayers:
-        x = x + Normed(f, norm)(x)
-        for post_norm in after:
-            x = post_norm(x)
-    return x
-
-
-def leave(residual: Residual, state: Tensor) -> Tensor:
-    """Reduce the last state to (B, T, D).
-
-    The paper of hyper-connections reduces n streams to their sum, which is n x at the start, and
-    the norm that follows undoes the factor n. Here they are reduced to their mean, since any module
-    may follow.
-    """
-    x = residual.reduce(state)
-    return x / residual.streams if isinstance(residual, HyperConnections) else x
 
 
 class Grafted:
@@ -192,3 +149,47 @@ def _empty(block_class: type[nn.Module], rule: Rule | None) -> nn.Module:
                          "call geolab.graft.rule as in the program that saved it")
     made = grafted_class(block_class, rule)
     return made.__new__(made)
+
+
+# ---------------------------------------------------------------- lists of grafted blocks
+
+def watch_ends(model: nn.Module) -> None:
+    """Add a hook to each module that holds a list of grafted blocks: it refuses to run a part of
+    the list.
+    """
+    for module in model.modules():
+        if any(_ends(child) for child in module.children()):
+            module.register_forward_pre_hook(require_ends)
+
+
+def unwatch_ends(model: nn.Module) -> None:
+    """Remove the hooks of `watch_ends`."""
+    for module in model.modules():
+        for key, hook in list(module._forward_pre_hooks.items()):
+            if hook is require_ends:
+                del module._forward_pre_hooks[key]
+
+
+def require_ends(module: nn.Module, _: tuple) -> None:
+    """Raise ValueError for a list of grafted blocks without its first or its last one."""
+    for name, child in module.named_children():
+        first_and_last = _ends(child)
+        if first_and_last and not all(first_and_last):
+            missing = "last one, which reads the state" if first_and_last[0] \
+                else "first one, which makes the state"
+            raise ValueError(f"{name} must have all its grafted blocks, got a list without the "
+                             f"{missing}; cut the network first, then graft")
+
+
+def _ends(blocks: nn.Module) -> tuple[bool, bool] | None:
+    """Return whether a list begins with a stack's first block, and whether it ends with its last
+    one.
+
+    The result is None for a list without grafted blocks, and for one whose state has the axes of x.
+    """
+    if not isinstance(blocks, (nn.ModuleList, nn.Sequential)):
+        return None
+    grafted = [child for child in blocks.children() if isinstance(child, Grafted)]
+    if not grafted or len(grafted[0].state_axes) == 1:
+        return None
+    return bool(grafted[0].residuals[0].first), bool(grafted[-1].residuals[-1].last)

@@ -1,6 +1,6 @@
 """`graft`: give each block of a network its residuals, and take them out again."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import NamedTuple, NoReturn
 
@@ -9,17 +9,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_option
-from geolab.graft.block import Grafted, grafted_class, make_residuals
-from geolab.graft.rules import find_rule
-from geolab.graft.stacks import (
-    find_stacks,
-    require_bare,
-    tell_what_stays,
+from geolab.graft.block import (
+    Grafted,
+    grafted_class,
+    make_residuals,
     unwatch_ends,
     watch_ends,
 )
-from geolab.graft.start import distance, looks_around, measuring, require_streams
-from geolab.graft.trial import require_same_block, require_same_model, sublayers_of
+from geolab.graft.rules import Rule
+from geolab.graft.stacks import find_stacks, require_bare, tell_what_stays
+from geolab.graft.start import distance, looks_around, require_streams
+from geolab.graft.trial import require_same_block, require_same_model, sublayers_of, untouched
 from geolab.residuals import Normed, Residual, decaying
 
 CLOSE = 1e-5  # a start within this distance counts as the plain network's
@@ -91,10 +91,10 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
         if any(isinstance(part, Grafted) for part in module.modules()):
             for name in filter(partial(hasattr, module), BESIDE_FORWARD):
                 _put_over(module, name, partial(_refuse_beside, name))
-    watch_ends(model)
-    tell_what_stays(model)
     _put_over(model, "grafted_with", {"residual": residual, "dtype": dtype, "only": list(only),
                                       "options": options})
+    watch_ends(model)
+    tell_what_stays(model)
     return model
 
 
@@ -159,15 +159,15 @@ class Plan(NamedTuple):
     """What `graft` is going to put into the blocks of a stack."""
 
     blocks: list[nn.Module]
+    rules: Sequence[Rule]             # of each block
     residuals: list[list[Residual]]   # of each block, one per sublayer
     reads_other_positions: bool
 
 
 def _put(plans: list[Plan]) -> None:
-    for blocks, residuals, reads in plans:
+    for blocks, rules, residuals, reads in plans:
         axes = _state_axes(residuals[0][0])
-        for block, around in zip(blocks, residuals, strict=True):
-            rule = find_rule(block)
+        for block, rule, around in zip(blocks, rules, residuals, strict=True):
             block.residuals = nn.ModuleList(around).train(block.training)
             block.reads_other_positions, block.state_axes = reads, axes
             block.__class__ = grafted_class(type(block), rule)
@@ -219,19 +219,22 @@ def _initialize_weights(model: nn.Module, module: nn.Module, *args) -> None:
 def _plan(blocks: list[nn.Module], residual: str | type[Residual], plain: bool,
           dtype: torch.dtype | None, example: object, options: dict) -> Plan:
     """Make the residuals of each block of a stack, and raise ValueError where they don't fit it."""
-    parts = [sublayers_of(block) for block in blocks]
-    width, post_norm = _width(blocks[0], parts[0]), len(parts[0][0]) == 3
-    for block in blocks:
+    meta = _like(blocks[0]).is_meta
+    rules, parts = zip(*map(sublayers_of, blocks), strict=True)
+    width, post_norm = _width(blocks[0], rules[0], parts[0]), len(parts[0][0]) == 3
+    for block, rule in zip(blocks, rules, strict=True):
         if "forward" in vars(block):  # as accelerate does for device_map
             raise ValueError(f"the forward of {type(block).__name__} must be that of its class, "
                              "got one that something put over it; graft the model before that")
         if example is None:
-            require_same_block(block, width)
+            require_same_block(block, rule, width)
     # on the CPU, where they are measured; without storage, nothing is drawn that counts
-    with torch.device("cpu"), torch.random.fork_rng([], enabled=_like(blocks[0]).is_meta):
+    with torch.device("cpu"), torch.random.fork_rng([], enabled=meta):
         made = [part.double() for part in
                 make_residuals(residual, width, sum(map(len, parts)), **options)]
-    with measuring(made):
+    # the same numbers are drawn each time, and the residuals stay as they are
+    with untouched(nn.ModuleList(made), torch.device("cpu")), torch.device("cpu"):
+        torch.manual_seed(0)
         if post_norm:
             require_streams(residual, made[0])
         away = distance(made, post_norm) if plain else 0.0
@@ -247,7 +250,7 @@ def _plan(blocks: list[nn.Module], residual: str | type[Residual], plain: bool,
     found = [[next(rest).to(_like(block).device, dtype or _wide(_like(block)))
               for _ in sublayers] for block, sublayers in zip(blocks, parts, strict=True)]
     _require_state(found[0][0], residual, width, _like(blocks[0]))
-    return Plan(blocks, found, reads)
+    return Plan(blocks, rules, found, reads)
 
 
 def _like(block: nn.Module) -> Tensor:
@@ -285,11 +288,10 @@ def _require_state(made: Residual, residual: str | type[Residual], width: int,
             f"dtype={like.dtype})")
 
 
-def _width(block: nn.Module, sublayers: list[tuple]) -> int:
+def _width(block: nn.Module, rule: Rule, sublayers: list[tuple]) -> int:
     """The width D: from the rule, or else from the first norm with a weight among the sublayers."""
-    stated = find_rule(block).width
-    if stated is not None:
-        return stated(block)
+    if rule.width is not None:
+        return rule.width(block)
     for norm, _, *after in sublayers:
         for module in (norm, *after):
             shape = getattr(module, "normalized_shape", None)

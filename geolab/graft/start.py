@@ -4,17 +4,16 @@ Both are measured in float64 on the CPU, around known sublayers. `graft` measure
 it has made, by `distance` and `looks_around`, which leave them as they are.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from geolab.graft.block import leave, make_residuals, plainly, through
-from geolab.graft.trial import untouched
+from geolab.graft.block import make_residuals
 from geolab.residuals import Residual
+from geolab.residuals.base import plainly, through
 
 
 def distance_from_plain(residual: str | type[Residual], width: int, sublayers: int = 8,
@@ -48,16 +47,6 @@ def reads_other_positions(residual: str | type[Residual], width: int, **options)
         return looks_around([part.double() for part in made])
 
 
-@contextmanager
-def measuring(residuals: Sequence[Residual]) -> Iterator[None]:
-    """A context in which residuals on the CPU are measured: the same numbers are drawn each time,
-    and at its end their buffers and attributes are as before.
-    """
-    with untouched(nn.ModuleList(residuals), torch.device("cpu")), torch.device("cpu"):
-        torch.manual_seed(0)
-        yield
-
-
 @torch.no_grad()
 def distance(residuals: Sequence[Residual], post_norm: bool = False) -> float:
     """`distance_from_plain` of all residuals of a network, in float64."""
@@ -84,7 +73,7 @@ def looks_around(residuals: Sequence[Residual]) -> bool:
             for p in kept:
                 p.add_(0.1 * torch.randn_like(p))
         y = through(some, x, _sublayers(len(some), some[0].width))
-        y = (y if some[-1].last else leave(last, y))[0, 1]
+        y = (y if some[-1].last else last.reduce(y))[0, 1]
         slope, = torch.autograd.grad((torch.randn_like(y) * y).sum(), x)
         return bool(slope[0, [0, 2]].any())
     finally:

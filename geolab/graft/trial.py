@@ -10,38 +10,39 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from geolab.graft.block import plainly
-from geolab.graft.rules import find_rule, is_own, noted, requires_x_alone
+from geolab.graft.rules import Rule, find_rule, is_own, noted, requires_x_alone
+from geolab.residuals.base import plainly
 
 # the errors of a network or a rule for an input or a block that doesn't fit it
 UNFIT = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError)
 
 
-def sublayers_of(block: nn.Module) -> list[tuple]:
-    """Call a rule with the block alone, and return its sublayers.
+def sublayers_of(block: nn.Module) -> tuple[Rule, list[tuple]]:
+    """Find the rule of a block and call it with the block alone: return both, rule and sublayers.
 
     Raises: ValueError for a rule that needs further arguments of forward, or doesn't return
     sublayers.
     """
-    name = type(block).__name__
+    name, rule = type(block).__name__, find_rule(block)
+    assert rule is not None  # it is a block that `find_stacks` found
     try:
-        found = find_rule(block).sublayers(block)
+        found = rule.sublayers(block)
     except TypeError as error:
         raise ValueError(f"the rule of {name} must be callable with the block alone, with defaults "
                          f"for what else forward gets, got: {error}") from error
     if not found or any(not isinstance(part, tuple) or len(part) not in (2, 3) for part in found):
         raise ValueError(f"the rule of {name} must give a list of (norm, F) or (None, F, norm), "
                          f"got {found!r}")
-    return found
+    return rule, found
 
 
 @torch.no_grad()
-def require_same_block(block: nn.Module, width: int) -> None:
+def require_same_block(block: nn.Module, rule: Rule, width: int) -> None:
     """Raise ValueError unless a rule computes what its block's forward does, on a random x.
 
     A user's rule isn't checked if its block requires more than x, and a warning says so.
     """
-    name, rule = type(block).__name__, find_rule(block)
+    name = type(block).__name__
     like = next(p for p in block.parameters() if p.is_floating_point())
     if like.is_meta:
         return

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pkgutil import iter_modules
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
@@ -81,14 +81,22 @@ def joins(x: Tensor, outputs: int, mixed: bool = True) -> bool:
     """Return whether the kernels of `stream_join` serve the state x (..., n, d) and a W with
     `outputs` rows, where a matrix mixes the streams or, if they aren't `mixed`, none does.
     """
-    return (x.shape[-2] <= (MOST_JOINED if mixed else MOST_STREAMS) and outputs <= 32
+    return (x.shape[-2] <= (MOST_JOINED if mixed else MOST_STREAMS) and outputs <= 64
             and serves(x) and _runs_joined(x.device))
 
 
-def holds(x: Tensor) -> bool:
-    """Return whether a program that reads the state x (..., n, d) also takes the norm."""
+def takes(x: Tensor, norm: Callable | None) -> tuple[Tensor, float] | None:
+    """Return the weight and the guard of an RMS norm that a program which reads the state x
+    (..., n, d) takes in the same pass, or None. A module is PyTorch's own, and nobody looks at it.
+    """
     n, d = x.shape[-2:]
-    return n > 0 and d <= MOST_HELD[0] and n * d <= MOST_HELD[1]
+    if norm is None or not n or d > MOST_HELD[0] or n * d > MOST_HELD[1]:
+        return None
+    if isinstance(norm, tuple):
+        return norm
+    own = type(norm) is nn.RMSNorm and norm.weight is not None and norm.eps is not None and not (
+        "forward" in vars(norm) or norm._forward_hooks or norm._forward_pre_hooks)
+    return (norm.weight, norm.eps) if own else None
 
 
 def constant(function: Callable) -> Callable:

@@ -18,12 +18,19 @@ All gradients arrive at once, since one operator makes Z, u, b′ and H′. So i
 for the gradient of an X that isn't written.
 
 FORM says how H′ is made of its K logits: "sinkhorn", its `guarded` form with ε, a mixture of K
-matrices ("corners": see `polytope`), or not at all ("identity"): then H′ = I, and isn't stored.
+matrices ("corners": see `polytope`), or not at all ("identity"): then H′ = I, and isn't stored. Two
+others are those of hyper-connections: see `hyper`.
 
 Legend: N tokens, n streams, d features per stream, O = 2n + K logits; s has one number each for a,
 b′ and H′. r = 1 / rms z. Rows of logits, of a, b′ and H′, are tiles as in `birkhoff`.
 The second phase is in `coefficients`.
 """
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import Parameter, Signature
+from itertools import islice
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -35,11 +42,105 @@ from geolab.kernels.totals import parts_of
 WARPS = 4  # of the second phase, where programs read Z
 
 
+class Given(NamedTuple):
+    """What a join reads, but for the maps."""
+
+    x: Tensor
+    c: Tensor | None      # the rows of H, then b
+    h: Tensor | None
+    read: Tensor | None   # a, if another sublayer made it
+    gamma: Tensor | None  # of the norm behind the read
+    norm_eps: float
+
+
+class Maps(NamedTuple):
+    """What makes the logits of a, b′ and H′."""
+
+    weight: Tensor
+    scale: Tensor
+    bias: Tensor
+    corners: Tensor | None = None  # the matrices of a mixture
+
+
+class Form(NamedTuple):
+    """How a, b′ and H′ are made of their logits."""
+
+    name: str
+    eps: float  # of the lengths of z
+    steps: int = 0
+    flip: bool = False
+    guard: float = 0.0        # ε; for a turn τ
+    write_guard: float = 0.0  # ε′; for a turn α
+
+
+class Made(NamedTuple):
+    """What the forward pass makes. `made` has the rows of H′, then b′."""
+
+    z: Tensor
+    u: Tensor
+    made: Tensor
+    a: Tensor
+    y: Tensor
+    r: Tensor
+
+
+class Kept(NamedTuple):
+    """What the backward pass needs of it."""
+
+    z: Tensor | None  # None where Z is X
+    a: Tensor
+    y: Tensor
+    r: Tensor
+
+
+class Cotangents(NamedTuple):
+    """The gradients of Z, u, H′ above b′, and a."""
+
+    gz: Tensor
+    gu: Tensor
+    gmade: Tensor
+    ga: Tensor | None
+
+
+class Gradients(NamedTuple):
+    """The gradients that the backward pass makes: `of_logits` has the bias's, then those of s."""
+
+    of_x: Tensor
+    of_weight: Tensor
+    of_logits: Tensor
+    of_c: Tensor
+    of_h: Tensor
+    of_read: Tensor
+    of_gamma: Tensor
+
+
+def taken(fields: Sequence, *groups: type) -> list:
+    """The named tuples that these fields are, one after the other."""
+    left = iter(fields)
+    return [group(*islice(left, len(group._fields))) for group in groups]
+
+
+def flat(*groups: type) -> Callable:
+    """A decorator: a function of these named tuples takes all their fields one by one instead, as
+    torch.library wants it.
+    """
+    def decorate(function: Callable) -> Callable:
+        @wraps(function)
+        def run(*fields):
+            return function(*taken(fields, *groups))
+
+        run.__signature__ = Signature(
+            [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
+             for group in groups for name, kind in group.__annotations__.items()],
+            return_annotation=function.__annotations__["return"])
+        return run
+
+    return decorate
+
+
 @twin
-def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, weight: Tensor,
-                     scale: Tensor, bias: Tensor, eps: float, iterations: int = 20,
-                     order: str = "column-row", guard: float = 0.0, write_guard: float = 0.0,
-                     corners: Tensor | None = None, read: Tensor | None = None,
+def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, maps: tuple,
+                     form: Any, read: Tensor | None = None,
                      norm: tuple[Tensor, float] | None = None) -> tuple[Tensor, ...]:
     """Z, u, H′ above b′, and a′ if `read` is given, as `operators.constrained_join`, for n up to 4,
     and to 8 where H = I.
@@ -48,34 +149,38 @@ def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, wei
     write (2n + 1) d, and (4n + 2) d. With a norm the backward pass moves d more.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
+    maps = Maps(*maps)
+    name = "guarded" if form.eps else "sinkhorn"
+    if len(maps.weight) == 2 * x.shape[-2]:
+        name = "identity"
+    elif maps.corners is not None:
+        name = "corners"
+    return join(x, given, update, maps, Form(
+        name, form.norm_eps, form.iterations - 1, form.order == "row-column", form.eps,
+        form.write_eps), read, norm)
+
+
+def join(x: Tensor, given: Tensor | None, update: Tensor | None, maps: Maps, form: Form,
+         read: Tensor | None = None,
+         norm: tuple[Tensor, float] | None = None) -> tuple[Tensor, ...]:
+    """Z, u, H′ above b′, and a′ if `read` is given, in any form."""
     writes = {} if given is None else {"given": given, "update": update}
     gamma, norm_eps = (None, 0.0) if norm is None else norm
     if gamma is not None:
         writes["norm"] = gamma
         gamma = gamma.float().contiguous()
-    launch.require("x", x=x, **writes, weight=weight, scale=scale, bias=bias)
+    launch.require("x", x=x, **writes, weight=maps.weight, scale=maps.scale, bias=maps.bias)
     x, (*tokens, _, d) = x.contiguous(), x.shape
     if given is not None:
         given = expanded(given, *tokens, *given.shape[-2:]).float().contiguous()
         update = expanded(update, *tokens, d).contiguous()
-    numbers = (t.float().contiguous() for t in (weight, scale, bias))
-    if corners is not None:
-        corners = corners.to(x.device).float().contiguous()
+    maps = Maps(*(t if t is None else t.to(x.device).float().contiguous() for t in maps))
     if read is not None:
         read = expanded(read, *x.shape[:-1]).float().contiguous()
     run = _constrained_join if read is None else _single_pass_join
-    z, u, *made, _, _ = run(x, *numbers, given, update, read, corners, gamma, eps, norm_eps,
-                            iterations - 1, order == "row-column", guard, write_guard)
-    return ((joined.Ported.apply(x, z) if given is None else z), u,
-            *(made[:1] if read is None else made))
-
-
-def _form(n: int, O: int, guard: float, corners: Tensor | None) -> str:
-    if 2 * n == O:
-        return "identity"
-    if corners is not None:
-        return "corners"
-    return "guarded" if guard else "sinkhorn"
+    found = Made(*run(*Given(x, given, update, read, gamma, norm_eps), *maps, *form))
+    return (joined.Ported.apply(x, found.z) if given is None else found.z, found.u, found.made,
+            *(() if read is None else (found.a,)))
 
 
 def _fewer(matrices: int, threads: int, numbers: int, corners: Tensor | None) -> int:
@@ -86,90 +191,95 @@ def _fewer(matrices: int, threads: int, numbers: int, corners: Tensor | None) ->
     return min(matrices, max(1, numbers * threads // (power_of_two(K) * power_of_two(n))))
 
 
-def _launch(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, c: Tensor | None,
-            h: Tensor | None, read: Tensor | None, corners: Tensor | None, gamma: Tensor | None,
-            eps: float, norm_eps: float, steps: int, flip: bool, guard: float, write_guard: float,
-            z: Tensor, u: Tensor, made: Tensor, a: Tensor, y: Tensor, r: Tensor) -> None:
-    (N, n, d), O = sizes(x, 2), len(weight)
-    sums, squares = joined.products(x, weight, eps, c, h, z, y, r)
+@flat(Given, Maps, Form, Made)
+def _launch(given: Given, maps: Maps, form: Form, made: Made) -> None:
+    x, z, gamma, read = given.x, made.z, given.gamma, given.read
+    (N, n, d), norms = sizes(x, 2), coefficients.norms(form.name, x.shape[-2])
+    sums, squares = joined.products(x, maps.weight, form.eps, given.c, given.h, z, made.y, made.r,
+                                    norms)
     tile, power = {"num_warps": WARPS} | streams.reading(x, gamma), power_of_two(n)
     threads = 32 * tile["num_warps"]
-    each = _fewer(1024 if INTERPRETED else threads * min(n & -n, 4) // power, threads, 32, corners)
+    each = _fewer(1024 if INTERPRETED else threads * min(n & -n, 4) // power, threads, 32,
+                  maps.corners)
     reading = cdiv(N, tile["TOKENS"]) * cdiv(d, tile["FEATURES"])
+    whole = sums is made.y
     coefficients._enter[(cdiv(N, each) + reading,)](
-        x if h is None else z, y, r, sums, squares, scale, bias, bias if corners is None
-        else corners, a if read is None else read, bias if gamma is None else gamma, a, made, u, N,
-        eps, norm_eps, guard, write_guard, d, len(sums) if sums is not y else 1, steps, flip,
-        _form(n, O, guard, corners), n, O, sums is not y, read is not None, gamma is not None, each,
-        power, **tile)
+        x if given.h is None else z, made.y, made.r, sums, squares, maps.scale, maps.bias,
+        maps.bias if maps.corners is None else maps.corners, made.a if read is None else read,
+        maps.bias if gamma is None else gamma, made.a, made.made, made.u, N, form.eps,
+        given.norm_eps, form.guard, form.write_guard, d, 1 if whole else len(sums), form.steps,
+        form.flip, form.name, n, len(maps.weight), norms, not whole, read is not None,
+        gamma is not None, each, power, **tile)
 
 
-def _launch_backward(gz: Tensor, gu: Tensor, gmade: Tensor, ga: Tensor | None, x: Tensor,
-                     weight: Tensor, scale: Tensor, bias: Tensor, c: Tensor | None,
-                     h: Tensor | None, read: Tensor | None, corners: Tensor | None,
-                     gamma: Tensor | None, norm_eps: float, steps: int, flip: bool, guard: float,
-                     z: Tensor, a: Tensor, y: Tensor, r: Tensor, gx: Tensor, gw: Tensor,
-                     of_logits: Tensor, gc: Tensor, gh: Tensor, of_read: Tensor,
-                     of_gamma: Tensor) -> None:
-    (N, n, d), O, state = sizes(x, 2), len(weight), x if h is None else z
+@flat(Cotangents, Given, Maps, Form, Kept, Gradients)
+def _launch_backward(grads: Cotangents, given: Given, maps: Maps, form: Form, kept: Kept,
+                     found: Gradients) -> None:
+    x, gamma, y = given.x, given.gamma, kept.y
+    N, n, d = sizes(x, 2)
+    read, of_read, ga, gu = given.read, found.of_read, grads.ga, grads.gu
     if read is None:  # then a itself reads
-        read, ga = a, (of_read := buffer(*a.shape, like=a))
+        read, ga = kept.a, (of_read := buffer(*kept.a.shape, like=kept.a))
+    state, parts_gamma = x if kept.z is None else kept.z, None
     if gamma is None:
-        parts_gamma = None
         streams.read_backward(gu, state, read, 1, of_read)
     else:
-        grad, gu = gu, buffer(*gu.shape, like=gu)
-        parts_gamma = normed.backward(grad, state, read, 1, gamma, norm_eps, None, of_read,
-                                      of_gamma, gu)
-    scaled, form = generate.scaled_like(x, y)
+        gu = buffer(*gu.shape, like=gu)
+        parts_gamma = normed.backward(grads.gu, state, read, 1, gamma, given.norm_eps, None,
+                                      of_read, found.of_gamma, gu)
+    scaled, products = generate.scaled_like(x, y, kept.r)
     each, power = birkhoff.tile(n)
-    each = _fewer(each, 32, 64, corners)
-    programs = cdiv(N, each)
-    parts, made_by = parts_of(of_logits, programs), _form(n, O, guard, corners)
-    history = (buffer(programs, steps, n + power, each, like=y) if made_by == "guarded"
-               else birkhoff.history(programs, steps, n, y) if made_by == "sinkhorn" else y)
+    each = _fewer(each, 32, 64, maps.corners)
+    programs, steps = cdiv(N, each), form.steps
+    parts = parts_of(found.of_logits, programs)
+    history = (buffer(programs, steps, n + power, each, like=y) if form.name == "guarded"
+               else birkhoff.history(programs, steps, n, y) if form.name == "sinkhorn" else y)
     coefficients._enter_backward[(programs,)](
-        ga, gmade, y, r, scale, bias, bias if corners is None else corners, *scaled, parts,
-        history, N, n * d, guard, steps, birkhoff.is_long(n, steps), flip, made_by, n, O, each,
-        power, form, num_warps=1)
-    joined.backward(scaled, ReadGradients(gz, gu, read), x, weight, c, h, gx, gw, gc, gh,
-                    (parts, of_logits), (parts_gamma, None if gamma is None else of_gamma))
+        ga, grads.gmade, y, kept.r, maps.scale, maps.bias,
+        maps.bias if maps.corners is None else maps.corners, *scaled, parts, history, N, d,
+        form.guard, form.write_guard, steps, birkhoff.is_long(n, steps), form.flip, form.name, n,
+        len(maps.weight), coefficients.norms(form.name, n), len(maps.scale), each, power, products,
+        num_warps=1)
+    joined.backward(scaled, ReadGradients(grads.gz, gu, read), x, maps.weight, given.c, given.h,
+                    found.of_x, found.of_weight, found.of_c, found.of_h, (parts, found.of_logits),
+                    (parts_gamma, None if gamma is None else found.of_gamma))
 
 
-def _outputs(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, c: Tensor | None,
-             h: Tensor | None, read: Tensor | None, corners: Tensor | None, gamma: Tensor | None,
-             eps: float, norm_eps: float, steps: int, flip: bool, guard: float,
-             write_guard: float) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return Z, u, H′ above b′, a, y and r. If nothing is written, a port for the gradient of X
-    stands in place of Z.
+@flat(Given, Maps, Form)
+def _outputs(given: Given, maps: Maps, form: Form) -> tuple[
+        Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return what `Made` names. If nothing is written, a port for the gradient of X stands in
+    place of Z.
     """
+    x, norms = given.x, coefficients.norms(form.name, given.x.shape[-2])
     *tokens, n, d = x.shape
-    z = buffer(1, like=x).expand(x.shape) if h is None else buffer(*x.shape, like=x)
-    rows = 1 if len(weight) == 2 * n else n + 1
-    return (z, buffer(*tokens, d, like=x), *(buffer(*tokens, *shape, like=weight)
-                                             for shape in ((rows, n), (n,), (len(weight),), ())))
+    z = buffer(1, like=x).expand(x.shape) if given.h is None else buffer(*x.shape, like=x)
+    rows = 1 if form.name == "identity" else n + 1
+    shapes = (rows, n), (n,), (len(maps.weight),), (norms,) if norms else ()
+    return (z, buffer(*tokens, d, like=x), *(buffer(*tokens, *shape, like=maps.weight)
+                                             for shape in shapes))
 
 
 @launch.op("geolab::constrained_join_backward", _launch_backward)
+@flat(Cotangents, Given, Maps, Form, Kept)
 def _constrained_join_backward(
-        gz: Tensor, gu: Tensor, gmade: Tensor, ga: Tensor | None, x: Tensor, weight: Tensor,
-        scale: Tensor, bias: Tensor, c: Tensor | None, h: Tensor | None, read: Tensor | None,
-        corners: Tensor | None, gamma: Tensor | None, norm_eps: float, steps: int, flip: bool,
-        guard: float, z: Tensor, a: Tensor, y: Tensor, r: Tensor) -> tuple[
+        grads: Cotangents, given: Given, maps: Maps, form: Form, kept: Kept) -> tuple[
             Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradients of X, W, the bias followed by s, c, h, `read` and γ."""
-    others = [a.new_empty(0) if given is None else given for given in (c, h, read, gamma)]
-    return (buffer(*x.shape, like=x), buffer(*weight.shape, like=weight),
-            buffer(len(bias) + len(scale), like=bias),
+    """Return what `Gradients` names."""
+    others = [kept.a.new_empty(0) if other is None else other
+              for other in (given.c, given.h, given.read, given.gamma)]
+    return (buffer(*given.x.shape, like=given.x), buffer(*maps.weight.shape, like=maps.weight),
+            buffer(len(maps.bias) + len(maps.scale), like=maps.bias),
             *(buffer(*of.shape, like=of) for of in others))
 
 
-def _vjp_ahead(gz, gu, gmade, ga, x, weight, scale, bias, c, h, read, corners, gamma, *kept):
-    gx, gw, of_logits, gc, gh, of_read, of_gamma = _constrained_join_backward(
-        gz, gu, gmade, ga, x, weight, scale, bias, c, h, read, corners, gamma, *kept)
-    gb, gs = of_logits.tensor_split([len(bias)])
-    return (gx, gw, gs, gb, *((gc, gh) if h is not None else (None, None)),
-            None if read is None else of_read, None, None if gamma is None else of_gamma)
+def _vjp_ahead(gz, gu, gmade, ga, *kept):
+    given, maps, *_ = taken(kept, Given, Maps)
+    found = Gradients(*_constrained_join_backward(gz, gu, gmade, ga, *kept))
+    of_bias, of_scale = found.of_logits.tensor_split([len(maps.bias)])
+    return (found.of_x, *(None if of is None else grad for of, grad in (
+        (given.c, found.of_c), (given.h, found.of_h), (given.read, found.of_read),
+        (given.gamma, found.of_gamma))), None, found.of_weight, of_scale, of_bias)
 
 
 def _vjp(gz, gu, gmade, *kept):
@@ -177,9 +287,8 @@ def _vjp(gz, gu, gmade, *kept):
 
 
 def _kept(inputs, outputs):
-    *tensors, _, norm_eps, steps, flip, guard, _ = inputs
-    z, _, _, a, y, r = outputs
-    return *tensors, norm_eps, steps, flip, guard, None if inputs[5] is None else z, a, y, r
+    (given,), found = taken(inputs, Given), Made(*outputs)
+    return *inputs, *Kept(None if given.h is None else found.z, found.a, found.y, found.r)
 
 
 _constrained_join = launch.op("geolab::constrained_join", _launch)(_outputs)

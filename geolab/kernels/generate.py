@@ -74,12 +74,12 @@ def layout_of(x: Tensor, weight: Tensor) -> Layout:
 
 
 def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor,
-                  write: Write | None, layout: Layout) -> tuple[Tensor, Tensor]:
+                  write: Write | None, layout: Layout, norms: int = 0) -> tuple[Tensor, Tensor]:
     """Fill y and r for x (N, n, d), or for the state Z that `write` makes of it: see `_forward`.
 
+    With `norms`, 1 or n, there are so many lengths, and y isn't divided by them.
     Each tile of tokens reads W once, from the L2 cache: padded, all of x's bytes if there are 64.
-    Returns: y and r, or if programs share the features of a token, their parts of W z and ‖z‖², for
-        `join`.
+    Returns: y and r, or parts of W z and ‖z‖² with `norms`, or if programs share features.
     """
     (N, n, d), O, products = sizes(x, 2), len(weight), _products(x.dtype, x.device)
     tokens, features = (64, 512) if INTERPRETED else layout[:2]
@@ -87,11 +87,11 @@ def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor,
     parts = min(max(1, at_once // blocks), cdiv(d, 4 * features))
     share = cdiv(d, parts * features) * features
     parts = cdiv(d, share)
-    sums, squares = (y, r) if parts == 1 else (buffer(parts, N, O, like=y),
-                                               buffer(parts, N, like=y))
+    sums, squares = (y, r) if parts == 1 and not norms else (
+        buffer(parts, N, O, like=y), buffer(parts, N, max(norms, 1), like=y))
     _forward[(blocks, parts)](
         x, packed(weight, x, products), sums, squares, *(write or (y, x, x)), N, eps, d, share,
-        n, O, padded(O), WRITE=written_with(write, x), TOKENS=tokens, FEATURES=features,
+        n, O, padded(O), norms, WRITE=written_with(write, x), TOKENS=tokens, FEATURES=features,
         WHOLE=d % features == 0, STAGES=layout.stages, PRODUCTS=products, num_warps=layout.warps)
     return sums, squares
 
@@ -117,19 +117,20 @@ class Scaled(NamedTuple):
     """The gradient of y as every program reads it."""
 
     a: Tensor       # r grad, or its two halves: (1 or 2, N, O)
-    shrink: Tensor  # r ⟨a, y⟩ / D: (N,)
+    shrink: Tensor  # r ⟨a, y⟩ / D: (N,), or of each stream: (N, n)
 
 
-def scaled_like(x: Tensor, y: Tensor) -> tuple[Scaled, str]:
+def scaled_like(x: Tensor, y: Tensor, r: Tensor) -> tuple[Scaled, str]:
     """Memory for the gradient of y, and the form of its products with the data x."""
-    (N, O), products = sizes(y, 1), _products(x.dtype, x.device)
+    products = _products(x.dtype, x.device)
     halves = products == "halves"
-    return Scaled(buffer(1 + halves, N, O, like=x if halves else y), buffer(N, like=y)), products
+    a = buffer(1 + halves, *sizes(y, 1), like=x if halves else y)
+    return Scaled(a, buffer(*r.shape, like=y)), products
 
 
 def scale(grad: Tensor, x: Tensor, y: Tensor, r: Tensor) -> Scaled:
     """Bring the gradient of y into this form, for x (N, D)."""
-    (N, D), O, (made, products) = sizes(x, 1), y.shape[-1], scaled_like(x, y)
+    (N, D), O, (made, products) = sizes(x, 1), y.shape[-1], scaled_like(x, y, r)
     few = NUMBERS // padded(O)
     _scale[(cdiv(N, few),)](grad, y, r, *made, N, D, O, padded(O), few, products)
     return made
@@ -155,8 +156,8 @@ def state_backward(scaled: Scaled, x: Tensor, weight: Tensor, grad_x: Tensor, gr
     of_w, of_c = parts_of(grad_w, parts), None if write is None else parts_of(of_given, wide)
     _backward[(wide, parts)](
         *scaled, x, weight, grad_x, of_w, *(read or (x, x, weight)), C=given, U=update,
-        GC=of_w if of_c is None else of_c, GH=of_update, N=N,
-        share=cdiv(N, parts * tokens) * tokens, d=d, n=n, O=O, OUTPUTS=padded(O),
+        GC=of_w if of_c is None else of_c, GH=of_update, N=N, d=d, n=n, O=O, OUTPUTS=padded(O),
+        share=cdiv(N, parts * tokens) * tokens, NORMS=scaled.shrink.numel() // N,
         READ=read is not None, WRITE=written_with(write, x), TOKENS=tokens, FEATURES=features,
         WHOLE=d % features == 0, STAGES=layout.stages, PRODUCTS=products, num_warps=layout.warps)
     add_up((of_w, grad_w), (of_c, of_given), *others)
@@ -182,25 +183,24 @@ differentiate(_rms_linear, _rms_linear_backward,
 
 @triton.jit(do_not_specialize=["N"])
 def _forward(X, W, Y, R, C, U, Z, N, eps, d, share, n: tl.constexpr, O: tl.constexpr,
-             OUTPUTS: tl.constexpr, WRITE: tl.constexpr, TOKENS: tl.constexpr,
+             OUTPUTS: tl.constexpr, NORMS: tl.constexpr, WRITE: tl.constexpr, TOKENS: tl.constexpr,
              FEATURES: tl.constexpr, WHOLE: tl.constexpr, STAGES: tl.constexpr,
              PRODUCTS: tl.constexpr):
     """Write W z and ‖z‖² of a share of each stream's features, or y and r if there is one share.
 
+    With NORMS, it is W z and ‖z‖² in any case; n of them are those of the streams.
     With WRITE, Z is H X + b ⊗ h, and is written too. Otherwise Z is X. WRITE is how many
     numbers H and b have: only n where H = I. WHOLE says that tiles have no features beyond d.
     """
     STREAMS: tl.constexpr = triton.next_power_of_2(n)
-    WIDTH: tl.constexpr = 128 // X.dtype.element_ty.primitive_bitwidth
+    COUNT: tl.constexpr = NORMS if NORMS else 1
     row, output, feature = tl.arange(0, TOKENS), tl.arange(0, OUTPUTS), tl.arange(0, FEATURES)
     side = tl.arange(0, FEATURES * STREAMS)
     token, first = tl.program_id(0).to(tl.int64) * TOKENS + row, tl.program_id(1) * share
     inside = token < N
     if WRITE:
         c = tiles.coefficients(C, token, inside, 1, WRITE, False)
-    y = tl.zeros([TOKENS, OUTPUTS], tl.float32)
-    # A thread adds up its own 16 bytes: fewer sums take fewer registers
-    squares = tl.zeros([TOKENS, FEATURES // WIDTH], tl.float32)
+    y, squares = tl.zeros([TOKENS, OUTPUTS], tl.float32), tiles.zeros(COUNT, X, TOKENS, FEATURES)
     for start in tl.range(first, tl.minimum(first + share, d), FEATURES, num_stages=STAGES):
         mask = inside[:, None] if WHOLE else inside[:, None] & (start + feature < d)[None, :]
         place = (token * n * d)[:, None] + (start + feature)[None, :]
@@ -215,7 +215,7 @@ def _forward(X, W, Y, R, C, U, Z, N, eps, d, share, n: tl.constexpr, O: tl.const
                 z = tiles.written(c, x, u, i, n)
                 tl.store(Z + place + i * d, z, mask=mask)
             wide = z.to(tl.float32)
-            squares += tl.sum(tl.reshape(wide * wide, [TOKENS, FEATURES // WIDTH, WIDTH]), axis=2)
+            squares = tiles.added(squares, i if NORMS > 1 else 0, wide, wide)
             zs += (z,)
         column = start * STREAMS + side
         packed = W + column[:, None] * OUTPUTS + output[None, :]
@@ -227,14 +227,15 @@ def _forward(X, W, Y, R, C, U, Z, N, eps, d, share, n: tl.constexpr, O: tl.const
             packed += d * STREAMS * OUTPUTS
             low = tl.load(packed) if WHOLE else tl.load(packed, mask=known, other=0.0)
             y = tiles.product(z, low, y, PRODUCTS)
-    r = tl.sum(squares, axis=1)
-    if tl.num_programs(1) == 1:
-        r = tiles.inverse_length(r / (n * d) + eps)
-        y *= r[:, None]
-    token += tl.program_id(1).to(tl.int64) * N
-    tl.store(Y + (token * O)[:, None] + output[None, :], y,
+    own = token + tl.program_id(1).to(tl.int64) * N
+    for i in tl.static_range(COUNT):
+        r = tl.sum(squares[i], axis=1)
+        if NORMS == 0 and tl.num_programs(1) == 1:
+            r = tiles.inverse_length(r / (n * d) + eps)
+            y *= r[:, None]
+        tl.store(R + own * COUNT + i, r, mask=inside)
+    tl.store(Y + (own * O)[:, None] + output[None, :], y,
              mask=inside[:, None] & (output < O)[None, :])
-    tl.store(R + token, r, mask=inside)
 
 
 @triton.jit(do_not_specialize=["N", "parts"])
@@ -275,9 +276,9 @@ def _scale(G, Y, R, A, SHRINK, N, D, O: tl.constexpr, OUTPUTS: tl.constexpr, TOK
 
 @triton.jit(do_not_specialize=["N", "share"])
 def _backward(SCALED, SHRINK, X, W, GX, GW, GZ, GU, A, C, U, GC, GH, N, share, d, n: tl.constexpr,
-              O: tl.constexpr, OUTPUTS: tl.constexpr, READ: tl.constexpr, WRITE: tl.constexpr,
-              TOKENS: tl.constexpr, FEATURES: tl.constexpr, WHOLE: tl.constexpr,
-              STAGES: tl.constexpr, PRODUCTS: tl.constexpr):
+              O: tl.constexpr, OUTPUTS: tl.constexpr, NORMS: tl.constexpr, READ: tl.constexpr,
+              WRITE: tl.constexpr, TOKENS: tl.constexpr, FEATURES: tl.constexpr,
+              WHOLE: tl.constexpr, STAGES: tl.constexpr, PRODUCTS: tl.constexpr):
     """Write ∂X and parts of ∂W; with WRITE also ∂h, and parts of ∂b, and of ∂H unless H = I.
 
     Without WRITE, Z is X. With READ, GZ and a ⊗ ∂u are added to the gradient through y.
@@ -310,7 +311,7 @@ def _backward(SCALED, SHRINK, X, W, GX, GW, GZ, GU, A, C, U, GC, GH, N, share, d
         if READ:
             gu = tl.load(GU + single, mask=mask, other=0.0).to(tl.float32)
             a = tiles.coefficients(A, token, inside, 1, n, False)
-        shrink = tl.load(SHRINK + token, mask=inside, other=0.0)[:, None]
+        shrink = tiles.coefficients(SHRINK, token, inside, 1, NORMS, False)
         zs, gx = (), ()
         if WRITE:
             u = tl.load(U + single, mask=mask, other=0.0).to(tl.float32)
@@ -321,7 +322,7 @@ def _backward(SCALED, SHRINK, X, W, GX, GW, GZ, GU, A, C, U, GC, GH, N, share, d
         for i in tl.static_range(n):
             z = tiles.written(c, x, u, i, n) if WRITE else x[i]
             zs += (z,)
-            gz = through[i] - shrink * z.to(tl.float32)
+            gz = through[i] - shrink[i if NORMS > 1 else 0] * z.to(tl.float32)
             if READ:
                 gz += a[i] * gu + tl.load(GZ + place + i * d, mask=mask, other=0.0).to(tl.float32)
             if WRITE:

@@ -16,7 +16,7 @@ import triton.language as tl
 @triton.jit
 def projected(x, steps, guard, n: tl.constexpr, POWER: tl.constexpr):
     """The rows of P, of the rows of logits x."""
-    p, _ = _by_rows(_raised(_softmax(x, n), guard, n, POWER), guard, n)
+    p, _ = _by_rows(_raised(softmax(x, n), guard, n, POWER), guard, n)
     for _ in range(steps):
         p, _ = _by_columns(p, guard, n)
         p, _ = _by_rows(p, guard, n)
@@ -30,7 +30,7 @@ def projected_back(x, grad, F, steps, guard, n: tl.constexpr, MATRICES: tl.const
     entry = tl.arange(0, MATRICES)[:, None]
     F += tl.program_id(0).to(tl.int64) * steps * (n + POWER) * MATRICES + entry
     across = (n + tl.arange(0, POWER)[None, :]) * MATRICES
-    start = _softmax(x, n)
+    start = softmax(x, n)
     p, first = _by_rows(_raised(start, guard, n, POWER), guard, n)
     for t in range(steps):
         own = F + t * (n + POWER) * MATRICES
@@ -57,7 +57,7 @@ def projected_back(x, grad, F, steps, guard, n: tl.constexpr, MATRICES: tl.const
 
 
 @triton.jit
-def _softmax(x, n: tl.constexpr):
+def softmax(x, n: tl.constexpr):
     """The softmax of each column."""
     top, total = x[0], tl.zeros_like(x[0])
     for i in tl.static_range(1, n):

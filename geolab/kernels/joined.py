@@ -88,18 +88,21 @@ def _launch(x: Tensor, weight: Tensor, eps: float, c: Tensor | None, h: Tensor |
 
 
 def products(x: Tensor, weight: Tensor, eps: float, c: Tensor | None, h: Tensor | None, z: Tensor,
-             y: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+             y: Tensor, r: Tensor, norms: int = 0) -> tuple[Tensor, Tensor]:
     """Fill Z, and y and r or parts of them, as `generate.state_forward` returns them."""
-    if h is None:
+    if h is None and norms < 2:
         x = x.flatten(-2)
         return generate.state_forward(x.unsqueeze(-2), weight, eps, y, r, None,
-                                      generate.layout_of(x, weight))
+                                      generate.layout_of(x, weight), norms)
     streams = launch.power_of_two(x.shape[-2])
     # three tiles with a float32 update don't fit into shared memory
-    fitting = FORWARD if h.element_size() == 2 else FORWARD._replace(stages=2)
+    fitting = FORWARD if (x if h is None else h).element_size() == 2 else FORWARD._replace(stages=2)
     layout = (fitting._replace(features=min(64, 256 // streams)) if x.dtype == torch.bfloat16
               else Layout(64, min(32, 128 // streams), 8))
-    return generate.state_forward(x, weight, eps, y, r, Write(c, h, z), layout)
+    if len(weight) > 32:
+        layout = layout._replace(features=layout.features // 2)
+    write = None if h is None else Write(c, h, z)
+    return generate.state_forward(x, weight, eps, y, r, write, layout, norms)
 
 
 def _launch_backward(gz: Tensor, gy: Tensor, gu: Tensor, a: Tensor, x: Tensor, weight: Tensor,
@@ -115,7 +118,7 @@ def backward(scaled: generate.Scaled, read: ReadGradients, x: Tensor, weight: Te
     """Fill the gradients of X and W, and those of a write, as `generate.state_backward`."""
     write = None if h is None else WriteGradients(c, h, gc, gh)
     layout = BACKWARD if x.dtype == torch.bfloat16 else Layout(32, 32, 8, programs=1)
-    if x.shape[-2] > kernels.MOST_JOINED:
+    if x.shape[-2] > kernels.MOST_JOINED or len(weight) > 32:
         layout = layout._replace(features=layout.features // 2)
     generate.state_backward(scaled, x, weight, gx, gw, read, write, layout, *others)
 

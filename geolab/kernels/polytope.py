@@ -12,7 +12,7 @@ import triton.language as tl
 @triton.jit
 def mixture(z, C, n: tl.constexpr, K: tl.constexpr, POWER: tl.constexpr):
     """The rows of H."""
-    p, rows = _softmax(z, K), ()
+    p, rows = softmax(z, K), ()
     for i in tl.static_range(n):
         rows = rows + (tl.sum(p[:, :, None] * _corner_rows(C, i, n, K, POWER), axis=1),)
     return rows
@@ -21,14 +21,15 @@ def mixture(z, C, n: tl.constexpr, K: tl.constexpr, POWER: tl.constexpr):
 @triton.jit
 def mixture_back(z, grad, C, n: tl.constexpr, K: tl.constexpr, POWER: tl.constexpr):
     """The gradient with respect to z, from that with respect to the rows of H."""
-    p, of_p = _softmax(z, K), tl.zeros_like(z)
+    p, of_p = softmax(z, K), tl.zeros_like(z)
     for i in tl.static_range(n):
         of_p += tl.sum(grad[i][:, None, :] * _corner_rows(C, i, n, K, POWER), axis=2)
     return p * (of_p - tl.sum(p * of_p, axis=1, keep_dims=True))
 
 
 @triton.jit
-def _softmax(z, K: tl.constexpr):
+def softmax(z, K: tl.constexpr):
+    """The softmax of the first K numbers of each row."""
     z = tl.where(tl.arange(0, z.shape[1])[None, :] < K, z, float("-inf"))
     z = tl.exp(z - tl.max(z, axis=1, keep_dims=True))
     return z / tl.sum(z, axis=1, keep_dims=True)

@@ -2,6 +2,7 @@
 the book.
 """
 
+from geolab.operators.attend import attend
 from geolab.operators.birkhoff import sinkhorn
 from geolab.operators.cayley import cayley_iterated, cayley_rank2, cayley_skew4, skew
 from geolab.operators.delta import (
@@ -14,7 +15,9 @@ from geolab.operators.delta import (
 from geolab.operators.gate import blend, gated_matrix, gated_mix, geodesic, midpoint_penalty
 from geolab.operators.generate import rms_linear
 from geolab.operators.householder import householder_matrix, reflect
+from geolab.operators.hyper import hyper_join
 from geolab.operators.joined import constrained_join, recomputed, stream_generate, stream_join
+from geolab.operators.jpmhc import jpmhc_join
 from geolab.operators.polytope import (
     circulant_mixture,
     kronecker_mixture,
@@ -24,9 +27,10 @@ from geolab.operators.polytope import (
 from geolab.operators.precision import outside_autocast, widened
 from geolab.operators.streams import stream_mix, stream_mix_write, stream_read
 
-__all__ = ["blend", "cayley_iterated", "cayley_rank2", "cayley_skew4", "circulant_mixture",
-           "constrained_join", "delta_matrix", "delta_shortcut", "delta_update", "diagonal_update",
-           "gated_matrix", "gated_mix", "geodesic", "householder_matrix", "kronecker_mixture",
+__all__ = ["attend", "blend", "cayley_iterated", "cayley_rank2", "cayley_skew4",
+           "circulant_mixture", "constrained_join", "delta_matrix", "delta_shortcut",
+           "delta_update", "diagonal_update", "gated_matrix", "gated_mix", "geodesic",
+           "householder_matrix", "hyper_join", "jpmhc_join", "kronecker_mixture",
            "midpoint_penalty", "orthostochastic", "outside_autocast", "permutation_mixture",
            "recomputed", "reflect", "rms_linear", "sinkhorn", "skew", "stream_generate",
            "stream_join", "stream_mix", "stream_mix_write", "stream_read", "unit_direction",

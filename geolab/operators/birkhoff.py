@@ -70,17 +70,21 @@ def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row",
     require_number("eps", eps, 0)
     if eps and form == "log":
         raise ValueError(f"eps must be 0 with form='log', which has no sums to guard, got {eps}")
-    n = logits.shape[-1]
-    if kernels.serves(logits, n) and form == "dual" and not eps:
+    if kernels.serves(logits, logits.shape[-1]) and form == "dual" and not eps:
         return kernels.TWINS["sinkhorn"](logits, iterations, order)
     # torch.func can't look into a hand-written backward pass that keeps a history
-    dual = form == "dual" and not kernels.transformed()
-    flip = order == "row-column"
-    x = widened(logits).mT if flip else widened(logits)
+    by_hand = form == "dual" and not kernels.transformed()
+    return sinkhorn_reference(widened(logits), iterations, order, eps, by_hand)
+
+
+def sinkhorn_reference(logits: Tensor, iterations: int, order: str, eps: float,
+                       by_hand: bool) -> Tensor:
+    n, flip = logits.shape[-1], order == "row-column"
+    x = logits.mT if flip else logits
     # (n, n, N): each step is one long vector operation
     x = x.reshape(prod(x.shape[:-2]), n, n).permute(1, 2, 0).contiguous()
     p = (_guarded(x, iterations, eps) if eps else
-         _dual(x, iterations) if dual else _logarithmic(x, iterations))
+         _dual(x, iterations) if by_hand else _logarithmic(x, iterations))
     return (p.permute(2, 1, 0) if flip else p.permute(2, 0, 1)).contiguous().view(logits.shape)
 
 

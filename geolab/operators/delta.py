@@ -10,7 +10,8 @@ from torch import Tensor
 
 from geolab import kernels
 from geolab.checks import require_unit, require_width
-from geolab.operators.precision import held, outside_autocast, product, widened
+from geolab.operators.generate import held
+from geolab.operators.precision import outside_autocast, product, widened
 
 
 def unit_direction(h: Tensor, eps: float = 0.0) -> Tensor:

@@ -6,7 +6,9 @@ Legend: ... any leading axes (batch, position), features n · d of a token's str
 n² + 2n.
 """
 
+from collections.abc import Iterable
 from math import prod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +16,24 @@ from torch.autograd import Function
 
 from geolab import kernels
 from geolab.checks import require_leading, require_width
-from geolab.operators.precision import held, outside_autocast, widened
+from geolab.operators.precision import outside_autocast, widened
+
+
+class Maps(NamedTuple):
+    """The maps from a token's streams to the logits s ⊙ y + bias of a, b and H, y = W (z / rms z).
+    """
+
+    weight: Tensor  # W: (n² + 2n, n d), the rows for a, for b and for the rows of H
+    scale: Tensor   # s: a number each for a, b and H; with two of them H is I, and has no logits
+    bias: Tensor    # a number for each row of W
+    # C: (K, n, n), without a gradient. With them H is Σ softmax(·)_k C_k, and has K logits
+    corners: Tensor | None = None
+
+    def scaled(self, sizes: Iterable[int]) -> Tensor:
+        """s ⊙ W, with so many rows for each number of s. So no token's logits need be scaled."""
+        scale = self.scale.to(torch.promote_types(self.scale.dtype, torch.float32))
+        scale = torch.cat([s.expand(k) for s, k in zip(scale, sizes, strict=True)])
+        return scale.unsqueeze(-1) * self.weight
 
 
 def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -33,10 +52,19 @@ def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     require_leading("weight", weight, 2, ())
     if kernels.serves(x) and len(weight) <= kernels.MOST_OUTPUTS:
         return kernels.TWINS["rms_linear"](x, weight, eps)
-    # forward mode can't look into a hand-written backward pass
-    apply = _rms_linear if kernels.transformed() else _RmsLinear.apply
+    by_hand = not kernels.transformed()
     with outside_autocast(x):
-        return apply(widened(x), widened(weight), eps)
+        return rms_linear_reference(x, widened(weight), eps, by_hand)
+
+
+def held(square: Tensor) -> Tensor:
+    """The square of a length, and NaN where it has left the range of its dtype."""
+    return square.masked_fill(square.isinf(), torch.nan)
+
+
+def rms_linear_reference(x: Tensor, weight: Tensor, eps: float, by_hand: bool) -> Tensor:
+    wide = torch.promote_types(x.dtype, weight.dtype)
+    return (_RmsLinear.apply if by_hand else _rms_linear)(x.to(wide), weight.to(wide), eps)
 
 
 def _rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -13,6 +13,7 @@ Legend: n streams, d features per stream, O outputs of W, ... any leading axes (
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,18 +29,19 @@ from geolab.checks import (
     require_option,
     require_square,
     require_width,
+    require_write,
 )
-from geolab.operators.birkhoff import ORDERS, sinkhorn
-from geolab.operators.generate import rms_linear
+from geolab.operators.birkhoff import ORDERS, sinkhorn, sinkhorn_reference
+from geolab.operators.generate import Maps, rms_linear, rms_linear_reference
 from geolab.operators.polytope import mixture
-from geolab.operators.precision import outside_autocast, widened
+from geolab.operators.precision import outside_autocast
 from geolab.operators.streams import (
     Norm,
-    normed,
-    require_norm,
-    require_write,
+    Unwritten,
     stream_mix_write,
+    stream_mix_write_reference,
     stream_read,
+    stream_read_reference,
 )
 
 PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
@@ -51,6 +53,31 @@ class Generated(NamedTuple):
     state: Tensor      # Z: (..., n, d)
     numbers: Tensor    # y: (..., O)
     ports: tuple = ()  # for the `stream_read` of this state, where a kernel made it
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a, b and H are made of numbers: a = σ(·) + ε, b = 2σ(·) + ε′ and H = Sinkhorn(exp ·).
+
+    Arguments:
+        iterations, order: those of `sinkhorn`.
+        eps: ε, added to a, and inside `sinkhorn`.
+        write_eps: ε′, added to b.
+        norm_eps: the guard of rms z.
+    Raises: ValueError for a number outside its range, or an unknown order.
+    """
+
+    iterations: int = 20
+    order: str = "column-row"
+    eps: float = 0.0
+    write_eps: float = 0.0
+    norm_eps: float = 1e-20
+
+    def __post_init__(self):
+        require_count("iterations", self.iterations)
+        require_option("order", self.order, ORDERS)
+        for name in ("norm_eps", "eps", "write_eps"):
+            require_number(name, getattr(self, name), 0)
 
 
 def stream_generate(x: Tensor, weight: Tensor, eps: float) -> Generated:
@@ -65,9 +92,9 @@ def stream_generate(x: Tensor, weight: Tensor, eps: float) -> Generated:
         eps: the guard of the norm.
     Raises: as `rms_linear`.
     """
-    require_width("weight", weight, x.shape[-2] * x.shape[-1])
-    require_leading("weight", weight, 2, ())
     if kernels.joins(x, len(weight)):
+        require_width("weight", weight, x.shape[-2] * x.shape[-1])
+        require_leading("weight", weight, 2, ())
         return Generated(*kernels.TWINS["stream_generate"](x, weight, eps))
     return Generated(x, rms_linear(x.flatten(-2), weight, eps))
 
@@ -81,107 +108,96 @@ def stream_join(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor, weig
         weight, eps: those of the next sublayer, as for `stream_generate`.
     Raises: as `stream_mix_write` and `rms_linear`.
     """
-    require_write(x, matrix, weights, update)
-    require_width("weight", weight, x.shape[-2] * x.shape[-1])
-    require_leading("weight", weight, 2, ())
     if kernels.joins(x, len(weight)):
+        require_write(x, matrix, weights, update)
+        require_width("weight", weight, x.shape[-2] * x.shape[-1])
+        require_leading("weight", weight, 2, ())
         return Generated(*kernels.TWINS["stream_join"](x, matrix, weights, update, weight, eps))
     z = stream_mix_write(x, matrix, weights, update)
     return Generated(z, rms_linear(z.flatten(-2), weight, eps))
 
 
-def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, weight: Tensor,
-                     scale: Tensor, bias: Tensor, eps: float, iterations: int = 20,
-                     order: str = "column-row", guard: float = 0.0, write_guard: float = 0.0,
-                     corners: Tensor | None = None, read: Tensor | None = None,
-                     norm: Norm | None = None) -> tuple[Tensor, ...]:
+def constrained_join(state: Tensor | Unwritten, maps: Maps, form: Form, read: Tensor | None = None,
+                     norm: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, ...]:
     """Z = H X + b ⊗ h, what the next sublayer of mHC reads of it, and the H and b of its own write.
 
-    Its logits are s ⊙ y + bias of y = W (z / rms z). Then a = σ(·) + ε, b = 2σ(·) + ε′ and u = aᵀZ.
-    H is Sinkhorn's projection of exp(·), or a mixture Σ softmax(·)_k C_k of given matrices, or I.
-    In kernels this takes three launches, and seven with its gradient.
+    Its a, b and H are made of Z by `maps` and `form`, and u = aᵀZ. In kernels this takes three
+    launches, and seven with its gradient.
 
     Arguments:
-        x: X, (..., n, d).
-        given: the rows of H, then b, (..., n + 1, n), or b alone, (..., 1, n), where H = I. None if
-            nothing is written: then Z is X.
-        update: h, (..., d), or None.
-        weight: W, (n² + 2n, n d), whose rows make the logits of a, of b and of the rows of H. With
-            `corners` H has as many logits as there are corners, and where H is I it has none.
-        scale: s, three numbers that multiply the logits of a, b and H; with two of them H is I.
-        bias: a number for each row of W.
-        eps: the guard of the norm.
-        iterations, order: those of `sinkhorn`.
-        guard: ε, added to a, and inside `sinkhorn`.
-        write_guard: ε′, added to b.
-        corners: the matrices C_k, (K, n, n), without a gradient.
+        state: X, H, b and h, or a Z that is written already.
         read: a, (..., n), if another sublayer made it, as in single-pass mHC: then u is read with
             it, and the a of this Z is returned, too.
-        norm: the RMS norm in front of the next sublayer, if u shall be normalised.
-    Returns: Z; u, (..., d); the next rows of H, then b, as in `given`; and with `read` the next a.
+        norm: the norm in front of the next sublayer, if u shall be normalised.
+    Returns: Z; u, (..., d); the next rows of H, then b, as in `Unwritten`; and with `read` the next
+        a.
     Raises: as `stream_mix_write`, `rms_linear` and `sinkhorn`; ValueError for another number of
         logits or scales.
     """
-    *tokens, n, d = x.shape
-    if given is not None:
-        require_leading("given", given, 2, tokens)
-        require_width("given", given, n)
-        if given.shape[-2] > 1:
-            require_write(x, *apart(given), update)
-        else:
-            require_width("update", update, d)
-            require_leading("update", update, 1, tokens)
-    require_width("weight", weight, n * d)
-    require_leading("weight", weight, 2, ())
-    still, of_mix = len(scale) == 2, n * n if corners is None else len(corners)
-    sizes = (n, n) if still else (n, n, of_mix)
-    for name, rows, count in (("weight", weight, sum(sizes)), ("bias", bias, sum(sizes)),
-                              ("scale", scale, len(sizes))):
+    x, update, given = state if isinstance(state, Unwritten) else (state, None, None)
+    n, d = x.shape[-2:]
+    of_mix = n * n if maps.corners is None else len(maps.corners)
+    sizes = (n, n) if len(maps.scale) == 2 else (n, n, of_mix)
+    _require_join(x, update, given, maps, read, norm, sizes)
+    mixed = len(sizes) == 3 or isinstance(given, tuple) or (
+        given is not None and given.shape[-2] > 1)
+    held = kernels.takes(x, norm) if kernels.serves(x, n) else None
+    # without features the coefficients are the bias's
+    if d and kernels.joins(x, len(maps.weight), mixed):
+        given = state.together() if isinstance(given, tuple) else given
+        z, u, *made = kernels.TWINS["constrained_join"](x, given, update, maps, form, read, held)
+        return z, u if norm is None or held else norm(u), *made
+    if kernels.serves(x):
+        write, generate, project, hear = (stream_mix_write, rms_linear, sinkhorn,
+                                          partial(stream_read, norm=held))
+    else:  # no kernel serves any of them
+        by_hand = not kernels.transformed()
+        write, generate, project, hear = (partial(f, by_hand=by_hand) for f in REFERENCES)
+    with outside_autocast(x):
+        z = write(x, *state.apart(), update) if isinstance(state, Unwritten) else x
+        # before the coefficients, so that gradients add up in the order of one operator after the
+        # other
+        u = None if read is None else hear(z, read)
+        logits = generate(z.flatten(-2), maps.scaled(sizes), form.norm_eps) + maps.bias
+        made_read, made_write, *mix = logits.split(sizes, dim=-1)
+        made_read = made_read.sigmoid() + form.eps
+        made = (2 * made_write.sigmoid() + form.write_eps).unsqueeze(-2)
+        if mix:
+            matrix = mixture(mix[0], maps.corners) if maps.corners is not None else project(
+                mix[0].unflatten(-1, (n, n)), form.iterations, form.order, eps=form.eps)
+            made = torch.cat([matrix, made], dim=-2)
+        u = hear(z, made_read) if u is None else u
+    u = u if norm is None or held else norm(u)
+    return (z, u, made) if read is None else (z, u, made, made_read)
+
+
+def _require_join(x: Tensor, update: Any, given: Tensor | tuple | None, maps: Maps,
+                  read: Tensor | None, norm: Callable | None, sizes: tuple[int, ...]) -> None:
+    """Raise ValueError for a shape that doesn't fit. Those that are as expected are passed over."""
+    tokens, (n, d), outputs = x.shape[:-2], x.shape[-2:], sum(sizes)
+    if isinstance(given, tuple):
+        matrix, weights = given
+        require_write(x, matrix, weights, update)
+        given = None
+    for name, tensor, own, leading, width in (
+            ("given", given, 2, tokens, n), ("update", update, 1, tokens, d),
+            ("weight", maps.weight, 2, (), n * d), ("read", read, 1, tokens, n),
+            ("norm", norm.weight if isinstance(norm, Norm) else None, 1, (), d)):
+        if tensor is not None and (tensor.shape[:-own], tensor.shape[-1]) != (leading, width):
+            require_leading(name, tensor, own, leading)
+            require_width(name, tensor, width)
+    if given is not None and given.shape[-2] not in (1, n + 1):
+        require_square("matrix", given[..., :-1, :], n)
+    if maps.corners is not None and maps.corners.shape[1:] != (n, n):
+        require_square("corners", maps.corners, n)
+    for name, rows, count in (("weight", maps.weight, outputs), ("bias", maps.bias, outputs),
+                              ("scale", maps.scale, len(sizes))):
         if len(rows) != count:
             raise ValueError(f"{name} must have {count} rows for {n} streams, got {len(rows)}")
-    if corners is not None:
-        require_square("corners", corners, n)
-    require_count("iterations", iterations)
-    require_option("order", order, ORDERS)
-    if read is not None:
-        require_width("read", read, n)
-        require_leading("read", read, 1, tokens)
-    require_norm(norm, d)
-    require_number("guard", guard, 0)
-    require_number("write_guard", write_guard, 0)
-    mixed = not still or (given is not None and given.shape[-2] > 1)
-    # without features the coefficients are the bias's
-    if d and kernels.joins(x, len(weight), mixed):
-        held = norm if kernels.holds(x) else None
-        z, u, *made = kernels.TWINS["constrained_join"](
-            x, given, update, weight, scale, bias, eps, iterations, order, guard, write_guard,
-            corners, read, held)
-        return z, normed(u, None if held else norm), *made
-    z = x if given is None else stream_mix_write(x, *apart(given), update)
-    # before the coefficients, so that gradients add up in the order of one operator after the other
-    u = None if read is None else stream_read(z, read, norm=norm)
-    with outside_autocast(x):
-        scales = torch.cat([s.expand(k) for s, k in zip(widened(scale), sizes, strict=True)])
-        logits = rms_linear(z.flatten(-2), scales.unsqueeze(-1) * weight, eps) + bias
-        made_read, write, *mix = logits.split(sizes, dim=-1)
-        made_read = made_read.sigmoid() + guard
-        made = (2 * write.sigmoid() + write_guard).unsqueeze(-2)
-        if mix and corners is None:
-            made = torch.cat([sinkhorn(mix[0].unflatten(-1, (n, n)), iterations, order, eps=guard),
-                              made], dim=-2)
-        elif mix:
-            made = torch.cat([mixture(mix[0], corners), made], dim=-2)
-    if u is None:
-        return z, stream_read(z, made_read, norm=norm), made
-    return z, u, made, made_read
 
 
-def apart(given: Tensor) -> tuple[Tensor, Tensor]:
-    """H and b, of both as `constrained_join` gives them."""
-    mix, write = given[..., :-1, :], given[..., -1, :]
-    if not mix.shape[-2]:
-        mix = torch.eye(given.shape[-1], dtype=given.dtype, device=given.device)
-    return mix, write
+REFERENCES = (stream_mix_write_reference, rms_linear_reference, sinkhorn_reference,
+              stream_read_reference)
 
 
 def recomputed(run: Callable, *inputs: Any) -> Any:

@@ -18,8 +18,10 @@ stay in the range of float32. Above it they give NaN.
 """
 
 from contextlib import AbstractContextManager, nullcontext
+from math import prod
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from geolab.kernels import transformed
@@ -57,11 +59,6 @@ def size(x: Tensor, guard: float = 0.0) -> Tensor:
     return torch.where(ordinary, 1.0, largest)
 
 
-def held(square: Tensor) -> Tensor:
-    """The square of a length, and NaN where it has left the range of its dtype."""
-    return square.masked_fill(square.isinf(), torch.nan)
-
-
 def product(a: Tensor, b: Tensor) -> Tensor:
     """a @ b of matrices, whose backward pass leaves autocast too."""
     # forward mode and vmap can't look into a hand-written backward pass
@@ -83,3 +80,26 @@ class Product(torch.autograd.Function):
             by_a = (grad @ b.mT).sum_to_size(a.shape) if ctx.needs_input_grad[0] else None
             by_b = (a.mT @ grad).sum_to_size(b.shape) if ctx.needs_input_grad[1] else None
         return by_a, by_b
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """W x + bias, whose backward pass leaves autocast too."""
+    return F.linear(x, weight, bias) if transformed() else Linear.apply(x, weight, bias)
+
+
+class Linear(torch.autograd.Function):
+    """W x + bias, whose backward pass leaves autocast too."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        tokens, (outputs, features) = prod(x.shape[:-1]), weight.shape
+        rows = grad.reshape(tokens, outputs)
+        with outside_autocast(grad):
+            return (grad @ weight, rows.mT @ x.reshape(tokens, features),
+                    rows.sum(0) if ctx.needs_input_grad[2] else None)

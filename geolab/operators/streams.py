@@ -1,10 +1,12 @@
 """A sublayer F reads, mixes and writes n residual streams X: X ← H X + b ⊗ F(aᵀX).
 
-A read comes first, then a mix and a write (HC section 2, mHC section 4).
+A read comes first, then a mix and a write (HC section 2, mHC section 4). A function whose name ends
+in `_reference` is the operator's equation in PyTorch: it expects shapes that fit, and no autocast.
 
 Legend: n streams, d features per stream, ... any leading axes (batch, position).
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -22,9 +24,43 @@ class Norm(NamedTuple):
     weight: Tensor  # γ: (d)
     eps: float
 
+    def __call__(self, u: Tensor) -> Tensor:
+        return F.rms_norm(u, u.shape[-1:], self.weight, self.eps)
+
+
+class Unwritten(NamedTuple):
+    """A state H X + b ⊗ h before it is written, so that the next sublayer can write and read it at
+    once.
+    """
+
+    x: Tensor       # X: (..., n, d)
+    update: Tensor  # h: (..., d)
+    given: Tensor | tuple[Tensor, Tensor]  # H and b; the rows of H above b, where one operator made
+    #                                        them; b alone, (..., 1, n), where H = I
+
+    def written(self) -> Tensor:
+        """(..., n, d)."""
+        return stream_mix_write(self.x, *self.apart(), self.update)
+
+    def apart(self) -> tuple[Tensor, Tensor]:
+        """H, (..., n, n), and b, (..., n)."""
+        if isinstance(self.given, tuple):
+            return self.given
+        mix, write = self.given[..., :-1, :], self.given[..., -1, :]
+        if not mix.shape[-2]:
+            mix = torch.eye(write.shape[-1], dtype=write.dtype, device=write.device)
+        return mix, write
+
+    def together(self) -> Tensor:
+        """The rows of H above b, (..., n + 1, n), or b alone."""
+        if isinstance(self.given, tuple):
+            mix, write = self.given
+            return torch.cat([mix, write.unsqueeze(-2)], dim=-2)
+        return self.given
+
 
 def stream_read(x: Tensor, weights: Tensor, ports: tuple = (),
-                norm: Norm | None = None) -> Tensor:
+                norm: Callable[[Tensor], Tensor] | None = None) -> Tensor:
     """aᵀX = Σᵢ aᵢ xᵢ, the sublayer's input, or its norm.
 
     Arguments:
@@ -32,31 +68,31 @@ def stream_read(x: Tensor, weights: Tensor, ports: tuple = (),
         weights: a, (..., n); leading axes may be fewer, and broadcast.
         ports: those of `Generated`, where x is its state. They change no result: through them the
             kernel that made x forms the gradient of x.
-        norm: the RMS norm in front of the sublayer, which the kernel takes in the same pass.
+        norm: the norm in front of the sublayer. The kernel takes an RMS norm in the same pass.
     Returns: (..., d), in the dtype of x.
     Raises: ValueError unless there is one weight per stream, the leading axes of weights broadcast
-        to those of x, and the norm has d weights.
+        to those of x, and a `Norm` has d weights.
     """
-    require_width("weights", weights, x.shape[-2])
-    require_leading("weights", weights, 1, x.shape[:-2])
-    require_norm(norm, x.shape[-1])
+    if weights.shape != x.shape[:-1] or isinstance(norm, Norm):
+        require_width("weights", weights, x.shape[-2])
+        require_leading("weights", weights, 1, x.shape[:-2])
+        require_norm(norm, x.shape[-1])
+    held = None
     if kernels.serves(x, x.shape[-2]):
-        held = norm if kernels.holds(x) else None
-        return normed(kernels.TWINS["stream_read"](x, weights, ports, held),
-                      None if held else norm)
-    # forward mode and vmap can't look into a hand-written backward pass
-    product = torch.matmul if kernels.transformed() else Product.apply
-    with outside_autocast(x):
-        # contiguous, here and below: strided views of a wider table send products, and their
-        # backward, token by token
-        weights = weights.to(x.dtype).contiguous()
-        u = product(weights.unsqueeze(-2), x).squeeze(-2)
-    return normed(u, norm)
+        held = kernels.takes(x, norm)
+        u = kernels.TWINS["stream_read"](x, weights, ports, held)
+    else:
+        by_hand = not kernels.transformed()
+        with outside_autocast(x):
+            u = stream_read_reference(x, weights, by_hand)
+    return u if norm is None or held else norm(u)
 
 
-def normed(u: Tensor, norm: Norm | None) -> Tensor:
-    """The RMS norm of u, or u itself where there is none."""
-    return u if norm is None else F.rms_norm(u, u.shape[-1:], *norm)
+def stream_read_reference(x: Tensor, weights: Tensor, by_hand: bool) -> Tensor:
+    # contiguous, here and below: strided views of a wider table send products, and their backward,
+    # token by token
+    weights = weights.to(x.dtype).contiguous()
+    return (Product.apply if by_hand else torch.matmul)(weights.unsqueeze(-2), x).squeeze(-2)
 
 
 def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
@@ -93,17 +129,24 @@ def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor)
         per stream, the update has the width of the streams, and the leading axes of all three
         broadcast to those of x.
     """
-    require_write(x, matrix, weights, update)
     *tokens, n, d = x.shape
+    if (matrix.shape, weights.shape, update.shape) != ((*tokens, n, n), (*tokens, n),
+                                                       (*tokens, d)):
+        require_write(x, matrix, weights, update)
     if kernels.serves(x, n):
         return kernels.TWINS["stream_mix_write"](x, matrix, weights, update)
-    # forward mode can't look into a hand-written backward pass
-    apply = _mix_write if kernels.transformed() else _MixWrite.apply
+    by_hand = not kernels.transformed()
+    with outside_autocast(x):
+        return stream_mix_write_reference(x, matrix, weights, update, by_hand)
+
+
+def stream_mix_write_reference(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor,
+                               by_hand: bool) -> Tensor:
+    *tokens, n, d = x.shape
     matrix = matrix.to(x.dtype).expand(*tokens, n, n).contiguous()
     weights = weights.to(x.dtype).expand(*tokens, n).contiguous()
     update = update.to(x.dtype).expand(*tokens, d)
-    with outside_autocast(x):
-        return apply(x, matrix, weights, update)
+    return (_MixWrite.apply if by_hand else _mix_write)(x, matrix, weights, update)
 
 
 def _mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> Tensor:

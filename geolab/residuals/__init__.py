@@ -3,6 +3,8 @@
 A new residual is one file, one import and one line of REGISTRY.
 """
 
+import torch
+
 from geolab.residuals.additive import Additive
 from geolab.residuals.attnres import AttnRes
 from geolab.residuals.base import Normed, Residual, Sublayer, Views, decaying, options_of
@@ -28,7 +30,7 @@ from geolab.residuals.rezero import ReZero
 from geolab.residuals.scaled import Scaled
 from geolab.residuals.single_pass import SinglePass
 from geolab.residuals.value_residual import ValueResidual
-from geolab.residuals.weights import Linear, Weight, float32_at_least
+from geolab.residuals.weights import Linear, Weight
 
 REGISTRY: dict[str, type[Residual]] = {
     "additive": Additive,
@@ -74,7 +76,11 @@ def make_residual(residual: str | type[Residual], width: int, index: int = 0, co
         name = residual if isinstance(residual, str) else residual.__name__
         raise TypeError(f"residual {name!r} has no option {', '.join(map(repr, unknown))}; "
                         f"its options: {', '.join(known) or 'none'}")
-    with float32_at_least():
+    before = torch.get_default_dtype()  # where it is narrower: a QR needs float32, too
+    torch.set_default_dtype(torch.promote_types(before, torch.float32))
+    try:
         made = make(width, index=index, count=count, **options)
+    finally:
+        torch.set_default_dtype(before)
     made.options = dict(sorted(options.items()))
     return made

@@ -24,8 +24,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number, require_option
-from geolab.operators import outside_autocast, stream_read, widened
-from geolab.operators.precision import held
+from geolab.operators import attend, stream_read
+from geolab.operators.attend import Attention, attention
 from geolab.residuals.base import Sublayer, Views, takes_views
 from geolab.residuals.streams import StreamCoefficients, Streams
 from geolab.residuals.weights import Weight, put
@@ -71,7 +71,7 @@ class AttnRes(Streams):
         if eps is not None:
             require_number("eps", eps, 0)
         require_option("queries", queries, (1, 3))
-        self.read, self.values, self.scaled, self.eps = read, values, scaled, eps
+        self.how = Attention(eps, scaled, summed=read == "sum", normed=values == "normed")
         self.queries = queries if index % 2 == 0 else 1
         # the place that this sublayer writes to, and k
         self.slot, self.seen = 1 + index // block, 1 + math.ceil(index / block)
@@ -99,12 +99,15 @@ class AttnRes(Streams):
         return state.select_scatter(source, -2, self.slot)
 
     def _input(self, state: Tensor, sublayer: Sublayer) -> Tensor | Views:
-        if self.first or self.queries == 1:
+        # who replaces the coefficients sees them used
+        if self.first or (self.queries == 1 and "coefficients" in vars(self)):
             return stream_read(state, self.coefficients(state).read)
+        if self.queries == 1:
+            return attend(state, self.query, self.how, self.seen)
         if not takes_views(sublayer):
             raise ValueError("queries must be 1 around a sublayer that takes one input for its "
                              "queries, keys and values, got 3")
-        return Views(*(stream_read(state, self._weights(state, query)) for query in self.query))
+        return Views(*(attend(state, query, self.how, self.seen) for query in self.query))
 
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         """With three queries the read is (B, T, 3, n)."""
@@ -122,21 +125,9 @@ class AttnRes(Streams):
 
     def _weights(self, state: Tensor, query: Tensor) -> Tensor:
         """The weights of all places, 0 for those that nothing has been written to: (B, T, n)."""
-        seen = self._attend(query, state[..., :self.seen, :])
+        seen = attention(state[..., :self.seen, :], query, self.how)
         return F.pad(seen, (0, self.streams - self.seen))
 
     def reduce(self, state: Tensor) -> Tensor:
         """(B, T, n, D) -> (B, T, D): the read of a query that belongs to the exit."""
-        return stream_read(state, self._attend(self.exit(), state))
-
-    def _attend(self, query: Tensor, sources: Tensor) -> Tensor:
-        """The weights of sources (B, T, k, D) for a query (D): (B, T, k)."""
-        x = widened(sources)
-        eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
-        with outside_autocast(x):
-            inverse = held(x.square().mean(-1) + eps).rsqrt()
-            logits = inverse * (x @ query.to(x.dtype))
-        weights = (logits / self.width**0.5 if self.scaled else logits).softmax(-1)
-        if self.read == "sum":
-            weights = x.shape[-2] * weights
-        return inverse * weights if self.values == "normed" else weights
+        return attend(state, self.exit(), self.how)

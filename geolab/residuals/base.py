@@ -7,8 +7,8 @@ Legend: B batch, T positions, D model width.
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -55,16 +55,20 @@ class Residual(nn.Module, ABC):
     leaks = False   # whether an output depends on later inputs, as in some published forms
     needs_values = False  # whether it refuses a plain function in the place of attention
     lends = False   # whether another sublayer uses parameters of this one
+    joins = False   # whether `step` leaves the write of its state to the next residual
+    copies = 1      # how many times x `reduce` gives at the start
+    values: type | None = None  # a dataclass whose fields are options, too
     decayed: tuple[str, ...] = ()  # which parameters of its own multiply features: see `decaying`
     step: Callable[[Any, Sublayer], Any]
     spectrum = ""   # eigenvalues of what multiplies the state, with all coefficients held fixed
 
     def __new__(cls, *place: int, **given: object) -> "Residual":
-        if given:  # here alone is an option that was given told from one by default
-            defaults = options_of(cls)
-            require_effect({name: value for name, value in given.items() if name in defaults
-                            and (value is not None or defaults[name] is not None)},
-                           cls.idle(defaults | given))
+        # here alone is an option that was given told from one by default
+        defaults = options_of(cls)
+        chosen = {name: value for name, value in given.items() if name in defaults
+                  and (value is not None or defaults[name] is not None)}
+        if chosen:
+            require_effect(chosen, cls.idle(defaults | given))
         return super().__new__(cls)
 
     def __init__(self, width: int, index: int = 0, count: int = 1):
@@ -87,11 +91,6 @@ class Residual(nn.Module, ABC):
         wider.
         """
         return self.width
-
-    @property
-    def joins(self) -> bool:
-        """Whether this residual has a `step` that leaves the write of its state to the next one."""
-        return False
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
@@ -136,25 +135,6 @@ class Residual(nn.Module, ABC):
         return state
 
 
-def untouched(module: nn.Module, called: bool = False) -> bool:
-    """Return whether nobody looks at what goes into this module and out of it: it has its class's
-    own forward, and no hooks. One that is still `called` may have those of FSDP, which gather its
-    weights.
-    """
-    hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
-    return "forward" not in vars(module) and all(
-        called and getattr(hook, "__module__", "").startswith("torch.distributed.")
-        for hook in hooks)
-
-
-def joining(residuals: Iterable[Residual]) -> bool:
-    """Return whether each of these residuals may leave the write of its state to the next one: all
-    have a `step` that does, and nobody looks at a state in between.
-    """
-    residuals = list(residuals)
-    return all(map(untouched, residuals)) and all(residual.joins for residual in residuals)
-
-
 _PLACE = ("self", "width", "index", "count")  # no options: where the residual stands
 
 
@@ -172,6 +152,8 @@ def options_of(residual: type[Residual]) -> dict[str, Any]:
             found |= {p.name: p.default for p in given if p.name not in (*_PLACE, *found)
                       and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
                       and (owner is residual or p.default is not p.empty)}
+            if vars(owner).get("values"):  # it takes what its constructor is given besides
+                return found | {field.name: field.default for field in fields(owner.values)}
             if all(p.kind is not p.VAR_KEYWORD for p in given):
                 break
     return found
@@ -251,6 +233,12 @@ class Normed:
         return F.linear(self.f(F.linear(x, before)), after)
 
 
+def parted(sublayer: Sublayer) -> Normed:
+    """The sublayer in two parts. A plain function doesn't show its norm, so all of it counts as F.
+    """
+    return sublayer if isinstance(sublayer, Normed) else Normed(sublayer)
+
+
 def takes_views(sublayer: Sublayer) -> bool:
     """Whether the sublayer takes `Views`: a `Normed` says so, and a plain function doesn't."""
     return isinstance(sublayer, Normed) and sublayer.takes_views
@@ -259,13 +247,69 @@ def takes_views(sublayer: Sublayer) -> bool:
 def between(sublayer: Sublayer, x: Tensor, before: Tensor, after: Tensor) -> Tensor:
     """after F(before norm x), where the sublayer is x -> F(norm x).
 
-    A plain function doesn't show its norm, so all of it counts as F, and the result is after
-    F(before x). `Normed(F, norm)` is a sublayer that shows its norm.
+    Of a plain function it is after F(before x).
 
     Arguments:
         x: (B, T, D).
         before, after: (D, D) matrices.
     Returns: (B, T, D).
     """
-    sublayer = sublayer if isinstance(sublayer, Normed) else Normed(sublayer)
-    return sublayer.between(x, before, after)
+    return parted(sublayer).between(x, before, after)
+
+
+# ---------------------------------------------------------------- one sublayer after the other
+
+def untouched(module: nn.Module, called: bool = False) -> bool:
+    """Return whether nobody looks at what goes into this module and out of it: it has its class's
+    own methods, and no hooks. One that is still `called` may have those of FSDP, which gather its
+    weights.
+    """
+    hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+    return "forward" not in vars(module) and "coefficients" not in vars(module) and all(
+        called and getattr(hook, "__module__", "").startswith("torch.distributed.")
+        for hook in hooks)
+
+
+def joining(residuals: Iterable[Residual]) -> bool:
+    """Return whether each of these residuals may leave the write of its state to the next one: all
+    have a `step` that does, and nobody looks at a state in between.
+    """
+    residuals = list(residuals)
+    return all(map(untouched, residuals)) and all(residual.joins for residual in residuals)
+
+
+def through(residuals: Sequence[Residual], x: Tensor, sublayers: Sequence[tuple]) -> Tensor:
+    """Run the step of a block: each residual around its sublayer.
+
+    Arguments:
+        residuals: the block's residuals. The network's first residual makes the state, and its last
+            one reads it out.
+        x: (B, T, D) for the first block, the state for the others.
+        sublayers: (norm, F) for each residual, or (None, F, norm) with a norm behind the residual.
+    Returns: the state, or (B, T, D) from the last block. Where the residual reduces n copies of x
+        to their sum, as in the paper of hyper-connections, they are reduced to their mean, since
+        any module may follow.
+    """
+    first, last = residuals[0], residuals[-1]
+    # each sublayer but the last leaves the write of its state to the next one
+    joined = all(len(sublayer) == 2 for sublayer in sublayers) and joining(residuals)
+    state = first.expand(x) if first.first else x
+    for residual, (norm, f, *after) in zip(residuals, sublayers, strict=True):
+        step = residual.step if joined else residual
+        state = step(state, Normed(f, norm))
+        for post_norm in after:
+            state = post_norm(state)
+    state = state.written() if joined else state
+    if not last.last:
+        return state
+    x = last.reduce(state)
+    return x if last.copies == 1 else x / last.copies
+
+
+def plainly(x: Tensor, sublayers: Sequence[tuple]) -> Tensor:
+    """Run the step of the plain block, x ← x + F(norm x) for each of its sublayers."""
+    for norm, f, *after in sublayers:
+        x = x + f(x if norm is None else norm(x))
+        for post_norm in after:
+            x = post_norm(x)
+    return x

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from geolab.operators import delta_shortcut, outside_autocast, stream_mix, unit_direction
 from geolab.residuals.base import Residual, Sublayer
-from geolab.residuals.constrained import ConstrainedMaps
+from geolab.residuals.constrained import ConstrainedMaps, MapOptions
 from geolab.residuals.jpmhc import JPmHC
 from geolab.residuals.pooling import Hidden
 from geolab.residuals.streams import StreamCoefficients
@@ -116,8 +116,8 @@ class BenchmarkMHC(Residual):
         super().__init__(width, index, count)
         if width % SLICES:
             raise ValueError(f"width must be divisible by {SLICES}, got {width}")
-        self.maps = ConstrainedMaps(width, (0.5,) * SLICES, diagonal, iterations=20,
-                                    order="row-column", std=0.02, norm_eps=1e-6, norm_weight=True)
+        options = MapOptions(order="row-column", norm_eps=1e-6, diagonal=diagonal)
+        self.maps = ConstrainedMaps(width, (0.5,) * SLICES, options, std=0.02, norm_weight=True)
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         read, write, mix = self.coefficients(state)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number
 from geolab.operators import widened
-from geolab.operators.precision import held
+from geolab.operators.generate import held
 from geolab.residuals.base import Sublayer
 from geolab.residuals.streams import Streams
 from geolab.residuals.weights import Linear, Weight, normal

@@ -15,12 +15,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_option
+from geolab.operators import hyper_join
+from geolab.operators.generate import Maps
+from geolab.operators.hyper import hyper_coefficients
+from geolab.operators.streams import Unwritten
+from geolab.residuals.base import Normed, Sublayer, parted
 from geolab.residuals.streams import StreamCoefficients, Streams
-from geolab.residuals.weights import Linear, put, zero
+from geolab.residuals.weights import Weight, put, zero_matrix
+
+EPS = 1e-5  # of the layer norm
 
 
 class HyperConnections(Streams):
@@ -41,14 +47,19 @@ class HyperConnections(Streams):
     def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4,
                  dynamic: bool = True, tanh: bool = True):
         super().__init__(width, index, count, streams=streams)
+        self.copies = streams
         require_option("dynamic", dynamic, (True, False))
         require_option("tanh", tanh, (True, False))
         self.dynamic, self.tanh = dynamic, tanh
         self.stream = index % streams  # k
         self.static = nn.Parameter(torch.empty(streams * (streams + 2)))  # the table, row by row
         if dynamic:
-            self.generate = Linear(width, streams + 2, bias=False).start(zero)
+            self.generate = Weight(streams + 2, width, decays=True, how=zero_matrix)
             self.scale = nn.Parameter(torch.empty(2))  # of b, and of a and A
+        # a subclass may take another step
+        self.joins = dynamic and all(
+            getattr(type(self), name) is getattr(HyperConnections, name)
+            for name in ("forward", "coefficients", "step"))
         self.start_own()
 
     @classmethod
@@ -62,13 +73,25 @@ class HyperConnections(Streams):
         if self.dynamic:
             nn.init.constant_(self.scale, 0.01)
 
+    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
+        if self.joins:
+            return self.step(state, parted(sublayer)).written()
+        return super().forward(state, sublayer)
+
+    def step(self, state: Tensor | Unwritten, sublayer: Normed) -> Unwritten:
+        """Do the step of `forward` without its last write, from a state that is written or not."""
+        z, u, given = hyper_join(state, self.maps(), EPS, self.tanh, sublayer.norm)
+        return Unwritten(z, sublayer.f(u), given)
+
+    def maps(self) -> Maps:
+        # the norm has no weight, which the linear map would absorb
+        return Maps(self.generate(), self.scale, self.static)
+
     def coefficients(self, state: Tensor) -> StreamCoefficients:
-        table = self.static.view(self.streams, -1).expand(*state.shape[:-1], -1)  # (B, T, n, n + 2)
         if self.dynamic:
-            # layer-norm without a weight: the linear map absorbs it
-            numbers = self.generate(F.layer_norm(state, (self.width,)))
-            scale = torch.cat([self.scale[:1], self.scale[1:].expand(self.streams + 1)])
-            table = table + scale * (numbers.tanh() if self.tanh else numbers)
+            write, read, mix = hyper_coefficients(state, self.maps(), EPS, self.tanh)
+            return StreamCoefficients(read, write, mix)
+        table = self.static.view(self.streams, -1).expand(*state.shape[:-1], -1)  # (B, T, n, n + 2)
         write, read, rows = table.split([1, 1, self.streams], dim=-1)
         return StreamCoefficients(read.squeeze(-1), write.squeeze(-1), rows.transpose(-2, -1))
 

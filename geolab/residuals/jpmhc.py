@@ -26,8 +26,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from geolab.checks import require_count, require_number, require_option
-from geolab.operators import cayley_iterated, cayley_skew4, skew, widened
+from geolab.checks import require_option
+from geolab.operators import cayley_iterated, cayley_skew4, jpmhc_join, skew, widened
+from geolab.operators.generate import Maps
+from geolab.operators.jpmhc import Turn, shares
+from geolab.operators.streams import Unwritten
+from geolab.residuals.base import Normed, Sublayer, parted
 from geolab.residuals.mixing import mixes
 from geolab.residuals.streams import StreamCoefficients, Streams
 from geolab.residuals.weights import LayerNorm, Linear, Weight, put, zero
@@ -76,11 +80,8 @@ class JPmHC(Streams):
         if retraction == "exact" and streams != 4:
             raise ValueError("retraction='exact' is a closed form for 4 streams, got streams = "
                              f"{streams}; 'iterated' takes any number")
-        require_count("steps", steps)
-        require_number("alpha", alpha, 0, strict=True)
-        require_number("temperature", temperature, 0, strict=True)
-        self.retraction, self.steps, self.alpha = retraction, steps, alpha
-        self.temperature, self.ends = temperature, ends
+        self.retraction, self.ends = retraction, ends
+        self.turn = Turn(steps, alpha, temperature)
         self.norm = LayerNorm(streams * width) if norm == "layer" else nn.RMSNorm(
             streams * width, eps=1e-5, elementwise_affine=False)
         self.mix = ways.get(mix)
@@ -92,6 +93,11 @@ class JPmHC(Streams):
             self.entry = Weight(streams, width, how=_rescalings)
         if ends == "scaled" and self.last:
             self.exit = Weight(streams, width, how=partial(nn.init.constant_, val=1 / streams))
+        # a subclass may take another step
+        own = all(getattr(type(self), name) is getattr(JPmHC, name)
+                  for name in ("forward", "coefficients", "step"))
+        self.joins = own and write_scale and (mix, retraction, norm) == (
+            "cayley", "iterated", "layer")
         self.start_own()
 
     def _start_generator(self, how: Callable[..., object], **options: float) -> None:
@@ -114,20 +120,31 @@ class JPmHC(Streams):
             return x.unsqueeze(-2) * self.entry().to(x.dtype)
         return super().expand(x)
 
+    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
+        if self.joins:
+            return self.step(state, parted(sublayer)).written()
+        return super().forward(state, sublayer)
+
+    def step(self, state: Tensor | Unwritten, sublayer: Normed) -> Unwritten:
+        """Do the step of `forward` without its last write, from a state that is written or not."""
+        weight, bias = self.generate()
+        z, u, given = jpmhc_join(state, Maps(weight, self.scale, bias), self.norm(), self.turn,
+                                 sublayer.norm)
+        return Unwritten(z, sublayer.f(u), given)
+
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         logits = widened(self.generate(self.norm(state.flatten(-2))))
         n = self.streams
         read, write, mix = logits.tensor_split((n * n, 2 * n * n), dim=-1)
         read, write = read.unflatten(-1, (n, n)), write.unflatten(-1, (n, n))
-        return StreamCoefficients((read / self.temperature).softmax(-1).mean(-2),
-                                  self.scale * (write / self.temperature).softmax(-2).sum(-1),
+        return StreamCoefficients(*shares(read, write, self.scale, self.turn.temperature),
                                   self.mix.matrix(mix, n) if self.mix
                                   else self._retract(skew(mix.unflatten(-1, (n, n)))))
 
     def _retract(self, w: Tensor) -> Tensor:
         if self.retraction == "exact":
-            return cayley_skew4(-self.alpha / 2 * w)
-        return cayley_iterated(w, steps=self.steps, alpha=self.alpha, start="shifted")
+            return cayley_skew4(-self.turn.alpha / 2 * w)
+        return cayley_iterated(w, steps=self.turn.steps, alpha=self.turn.alpha, start="shifted")
 
     def reduce(self, state: Tensor) -> Tensor:
         if self.ends == "scaled":

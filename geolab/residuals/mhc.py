@@ -24,16 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from geolab.checks import require_option
-from geolab.operators import (
-    rms_linear,
-    stream_generate,
-    stream_join,
-    stream_read,
-)
-from geolab.residuals.base import Sublayer
+from geolab.operators import rms_linear, stream_read
 from geolab.residuals.constrained import ConstrainedStreams, guarded
-from geolab.residuals.streams import StreamCoefficients, Unwritten, norm_and_rest
-from geolab.residuals.weights import as_linear
+from geolab.residuals.weights import zero_matrix
 
 
 class MHC(ConstrainedStreams):
@@ -59,7 +52,8 @@ class MHC(ConstrainedStreams):
         require_option("readout", readout, ("mean", "learned"))
         self.readout = readout
         if self.last and readout == "learned":
-            self.head = Readout(self.streams, width, self.maps.norm_eps, self.maps.eps)
+            self.head = Readout(self.streams, width, self.maps.form.norm_eps,
+                                self.maps.form.eps)
 
     @classmethod
     def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
@@ -67,43 +61,6 @@ class MHC(ConstrainedStreams):
         if options["readout"] == "learned":  # it has both guards
             found = {name: why for name, why in found.items() if name not in ("eps", "norm_eps")}
         return found
-
-    @property
-    def joins(self) -> bool:
-        # a subclass, or whoever puts a function in a method's place, may take another step
-        return (type(self).forward is MHC.forward and type(self).coefficients is MHC.coefficients
-                and "coefficients" not in vars(self) and bool(self.maps.sizes))
-
-    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        if self.joins:
-            return self.step(state, sublayer).written()
-        return super().forward(state, sublayer)
-
-    def step(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
-        """Do the step of `forward` without its last write, from a state that is written or not."""
-        if not self.maps.fits:
-            return self._in_turn(state, sublayer)
-        x, given, update = state, None, None
-        if isinstance(state, Unwritten):
-            x, given, update = state.x, state.together(), state.update
-        norm, f = norm_and_rest(sublayer)
-        z, u, made = self.maps.join(x, given, update, norm=norm)
-        return Unwritten(z, f(u), made)
-
-    def _in_turn(self, state: Tensor | Unwritten, sublayer: Sublayer) -> Unwritten:
-        """The same step where no operator makes the coefficients and uses them at once."""
-        weight, bias = self.maps()
-        if isinstance(state, Unwritten):
-            x, numbers, ports = stream_join(state.x, *state.apart(), state.update, weight,
-                                            self.maps.norm_eps)
-        else:
-            x, numbers, ports = stream_generate(state, weight, self.maps.norm_eps)
-        read, write, mix = self.maps.coefficients(numbers + bias)
-        norm, f = norm_and_rest(sublayer)
-        return Unwritten(x, f(stream_read(x, read, ports, norm)), (mix, write))
-
-    def coefficients(self, state: Tensor) -> StreamCoefficients:
-        return self.maps.at(state.flatten(-2))
 
     def reduce(self, state: Tensor) -> Tensor:
         return state.mean(-2) if self.readout == "mean" else self.head(state)
@@ -125,8 +82,7 @@ class Readout(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        as_linear(self.weight)  # overwritten, but the seeds of stored runs count these draws
-        nn.init.zeros_(self.weight)
+        zero_matrix(self.weight)
         nn.init.constant_(self.scale, 0.01)
         nn.init.constant_(self.bias, -math.log(self.streams - 1))
 

@@ -23,6 +23,8 @@ from geolab.operators import (
 )
 from geolab.operators.polytope import MOST_PERMUTED, permutation_matrices, shift_matrices
 
+MIXES = ("sinkhorn", "permutations", "circulant", "kronecker", "orthostochastic")
+
 
 class Mix(NamedTuple):
     """A way from logits to doubly stochastic matrices of n streams.

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from geolab.operators import stream_read
-from geolab.residuals.base import Sublayer
+from geolab.operators import constrained_join, stream_read
+from geolab.operators.streams import Unwritten
+from geolab.residuals.base import Normed, Sublayer
 from geolab.residuals.constrained import ConstrainedStreams
-from geolab.residuals.streams import Unwritten, norm_and_rest
 
 
 class SinglePassCoefficients(NamedTuple):
@@ -66,25 +66,18 @@ class SinglePass(ConstrainedStreams):
         """(B, T, D) -> (B, T, n + 1, D)."""
         return x.unsqueeze(-2).repeat_interleave(self.streams + 1, dim=-2)
 
-    @property
-    def joins(self) -> bool:
-        own = all(getattr(type(self), name) is getattr(SinglePass, name) and name not in vars(self)
-                  for name in ("forward", "coefficients"))
-        return own and self.maps.fits
-
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         return self._started(state, sublayer).written()
 
-    def step(self, state: Tensor | Unread, sublayer: Sublayer) -> Unread:
+    def step(self, state: Tensor | Unread, sublayer: Normed) -> Unread:
         """Do the step of `forward` without its last write and read, from a state that is written or
         not.
         """
         if not isinstance(state, Unread):
             return self._started(state, sublayer)
-        x, update, _ = state.streams
-        norm, f = norm_and_rest(sublayer)
-        z, u, made, read = self.maps.join(x, state.streams.together(), update, state.read, norm)
-        return Unread(Unwritten(z, f(u), made), read)
+        z, u, given, read = constrained_join(state.streams, self.maps(), self.maps.form, state.read,
+                                             sublayer.norm)
+        return Unread(Unwritten(z, sublayer.f(u), given), read)
 
     def _started(self, state: Tensor, sublayer: Sublayer) -> Unread:
         read, write, mix = self.coefficients(state)

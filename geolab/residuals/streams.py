@@ -10,14 +10,11 @@ Legend: B batch, T positions, D width, n streams.
 from abc import abstractmethod
 from typing import NamedTuple
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from geolab.checks import require_count
 from geolab.operators import stream_mix_write, stream_read
-from geolab.operators.joined import apart
-from geolab.operators.streams import Norm
-from geolab.residuals.base import Normed, Residual, Sublayer, untouched
+from geolab.residuals.base import Residual, Sublayer, parted
 
 
 class StreamCoefficients(NamedTuple):
@@ -26,32 +23,6 @@ class StreamCoefficients(NamedTuple):
     read: Tensor   # a: (B, T, n)
     write: Tensor  # b: (B, T, n)
     mix: Tensor    # H: (B, T, n, n), row i for new stream i, column j for old stream j
-
-
-class Unwritten(NamedTuple):
-    """A state H X + b ⊗ h before it is written, so that the next sublayer can write and read it at
-    once.
-    """
-
-    x: Tensor       # X: (B, T, n, D)
-    update: Tensor  # h: (B, T, D)
-    given: Tensor | tuple[Tensor, Tensor]  # H and b; the rows of H above b, where one operator made
-    #                                        them; b alone, (B, T, 1, n), where H = I
-
-    def written(self) -> Tensor:
-        """(B, T, n, D)."""
-        return stream_mix_write(self.x, *self.apart(), self.update)
-
-    def apart(self) -> tuple[Tensor, Tensor]:
-        """H, (B, T, n, n), and b, (B, T, n)."""
-        return self.given if isinstance(self.given, tuple) else apart(self.given)
-
-    def together(self) -> Tensor:
-        """The rows of H above b, (B, T, n + 1, n), or b alone."""
-        if isinstance(self.given, tuple):
-            mix, write = self.given
-            return torch.cat([mix, write.unsqueeze(-2)], dim=-2)
-        return self.given
 
 
 class Streams(Residual):
@@ -86,8 +57,9 @@ class Streams(Residual):
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         read, write, mix = self.coefficients(state)
-        norm, f = norm_and_rest(sublayer)
-        return stream_mix_write(state, mix, write, f(stream_read(state, read, norm=norm)))
+        sublayer = parted(sublayer)
+        u = stream_read(state, read, norm=sublayer.norm)
+        return stream_mix_write(state, mix, write, sublayer.f(u))
 
     @abstractmethod
     def coefficients(self, state: Tensor) -> StreamCoefficients:
@@ -96,16 +68,3 @@ class Streams(Residual):
     def reduce(self, state: Tensor) -> Tensor:
         """(B, T, n, D) -> (B, T, D), or (B, T, n D) where it was split."""
         return state.flatten(-2) if self.ends == "split" else state.mean(-2)
-
-
-def norm_and_rest(sublayer: Sublayer) -> tuple[Norm | None, Sublayer]:
-    """The norm and F of a sublayer x -> F(norm x), so that the pass that reads x takes the norm.
-
-    Of a plain function, of another norm than PyTorch's RMS norm with a weight and a guard, and
-    where somebody looks at the norm: None and the sublayer itself.
-    """
-    norm = sublayer.norm if isinstance(sublayer, Normed) else None
-    if (type(norm) is not nn.RMSNorm or norm.weight is None or norm.eps is None
-            or not untouched(norm)):
-        return None, sublayer
-    return Norm(norm.weight, norm.eps), sublayer.f

@@ -10,8 +10,7 @@ that multiplies features towards forgetting them. On any other weight of a resid
 of streams, a scale, a bias or a kernel, it would pull the connection itself towards zero.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -40,19 +39,23 @@ Kind = TypeVar("Kind", bound=Started)
 
 
 class Linear(Started, nn.Linear):
-    """W x + b in the dtype of x. Arguments: as for nn.Linear, which sets W and b at first."""
+    """W x + b in the dtype of x; without x, W and b. Arguments: as for nn.Linear, which sets W and
+    b at first.
+    """
 
     def reset_parameters(self) -> None:
         nn.Linear.reset_parameters(self)  # first, since the seeds of stored runs count its draws
         super().reset_parameters()
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        if x is None:
+            return self.weight, self.bias
         bias = None if self.bias is None else self.bias.to(x.dtype)
         return F.linear(x, self.weight.to(x.dtype), bias)
 
 
 class LayerNorm(nn.LayerNorm):
-    """A layer norm in float32 at least, whose bias starts at a number."""
+    """A layer norm in float32 at least, whose bias starts at a number; without x, its weights."""
 
     def __init__(self, width: int, bias: float = 0.0):
         self._bias = bias
@@ -62,7 +65,9 @@ class LayerNorm(nn.LayerNorm):
         super().reset_parameters()
         nn.init.constant_(self.bias, self._bias)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        if x is None:
+            return self.weight, self.bias
         dtype = torch.promote_types(x.dtype, torch.float32)
         return F.layer_norm(x.to(dtype), self.normalized_shape, self.weight.to(dtype),
                             self.bias.to(dtype), self.eps)
@@ -126,6 +131,12 @@ def normal_matrix(weight: Tensor, std: float) -> None:
     nn.init.normal_(weight, std=std)
 
 
+def zero_matrix(weight: Tensor) -> None:
+    """Zeros, after the draws that nn.Linear makes."""
+    as_linear(weight)  # overwritten, but the seeds of stored runs count these draws
+    nn.init.zeros_(weight)
+
+
 def as_linear(weight: Tensor) -> None:
     """The draws of nn.Linear's own start."""
     nn.init.kaiming_uniform_(weight, a=5**0.5)
@@ -134,14 +145,3 @@ def as_linear(weight: Tensor) -> None:
 def small_linear(inputs: int, outputs: int) -> Linear:
     """Weights N(0, 0.02²) and zero biases, as the published code starts every generator."""
     return Linear(inputs, outputs).start(normal, std=0.02)
-
-
-@contextmanager
-def float32_at_least() -> Iterator[None]:
-    """Make new tensors in float32 where the default dtype is narrower, as a QR needs it."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.promote_types(before, torch.float32))
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

@@ -48,6 +48,11 @@ def test_kernels_take_seven_launches_for_a_sublayer_of_mhc():
     assert schedule.launches("mhc", N=40, d=64, iterations=2) == (3, 3)
 
 
+def test_hyper_connections_and_jpmhc_take_few_launches_more():
+    assert schedule.launches("hyper", N=80, d=640) == (4, 5)
+    assert schedule.launches("jpmhc", N=80, d=640) == (6, 11)
+
+
 def test_it_writes_what_it_prints(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(schedule, "COUNTED", {})
     monkeypatch.setattr(schedule, "STEPS", ())

@@ -43,6 +43,21 @@ for of in (LAUNCHES, PARTS):
     of["constrained_join, normed"] = of["constrained_join"]
 KEPT["constrained_join, normed"] = (1 + 4 + 2 * 24, 3 * 24 + 3 + 4 * 4)  # a is read once more
 AGAIN["constrained_join, normed"] = (4, 4 + 1 + 1)
+AGAIN["constrained_join, normed"] = (4, 4 + 1 + 1)
+# each stream has a sum and a deviation. W and its gradient, which are written and read, have a row
+# per stream and logit, and forward a row per stream's sum
+LAUNCHES["hyper_join"] = (4, 4)
+KEPT["hyper_join"] = (4 + 3 * 28 + 3 * 4, 3 * 28 + 3 * 4 + 4 * 4)
+AGAIN["hyper_join"] = AGAIN["constrained_join, normed"]
+PARTS["hyper_join"] = (8 * 32 * 4 * 96 + 8 * 28 * 4 * 96 + 4 * 26, 12 * 28 * 4 * 96 + 8 * 26)
+# forward writes the logarithm of each token's sum, and backward reads it, and u
+KEPT["attend"], AGAIN["attend"] = (1, 1), (0, 1)
+# the same with a sum and a deviation of the token, 48 logits, and the norm's weights multiplied
+# into W by PyTorch
+LAUNCHES["jpmhc_join"] = (4, 4)
+KEPT["jpmhc_join"] = (4 + 3 * 49 + 3, 3 * 49 + 3 + 4 * 4)
+AGAIN["jpmhc_join"] = AGAIN["hyper_join"]
+PARTS["jpmhc_join"] = (8 * (64 + 49) * 4 * 96, 12 * 49 * 4 * 96)
 
 interpreted = pytest.mark.skipif(not launch.INTERPRETED,
                                  reason="only Triton's interpreter counts addresses")

@@ -13,7 +13,11 @@ from benchmarks.cases import CASES
 ROOT = Path(__file__).parents[2]
 STATE = [name for name, case in CASES.items() if case.kind == "state"]
 MATRICES = ["cayley_rank2", "cayley_skew4", "sinkhorn"]
-JOINED = [name for name in STATE if name.startswith(("stream_join", "constrained_join"))]
+JOINED = [name for name in STATE if "_join" in name]
+# whose 16-bit halves of the gradients of y don't lie side by side in a tile, as every sixth of a
+# table's row, or begin at odd places, in rows of 49; these aren't the state
+NARROW = {("hyper_join", "_enter_backward"), ("jpmhc_join", "_enter_backward"),
+          ("jpmhc_join", "_backward")}
 MULTIPLIED = ("rms_linear", *JOINED)  # the operators that multiply by W
 
 
@@ -50,17 +54,19 @@ def test_every_kernel_compiles_forward_and_backward(rows):
 
 def test_no_kernel_spills_but_one_that_was_the_fastest_all_the_same(rows):
     """Of the layouts that an H100 tried, the fastest backward pass between sublayers spills ten
-    registers.
+    registers at most.
     """
-    spilled = {(row["operator"], row["kernel"], row["stack"]) for row in rows if row["stack"]}
-    assert spilled <= {(name, "_backward", 40) for name in JOINED}
+    spilled = {(row["operator"], row["kernel"]) for row in rows if row["stack"]}
+    assert spilled <= {(name, "_backward") for name in JOINED}
+    assert max(row["stack"] for row in rows) <= 40
 
 
 def test_the_state_moves_16_bytes_at_a_time(rows):
     for row in rows:
         if row["operator"] in STATE and row["kernel"] != "_pack":  # which moves W alone
             assert row["loads"].get("16"), row
-            assert not {"1", "2"} & (set(row["loads"]) | set(row["stores"])), row
+            narrow = {"1", "2"} & (set(row["loads"]) | set(row["stores"]))
+            assert not narrow or (row["operator"], row["kernel"]) in NARROW, row
 
 
 def test_a_product_in_tf32_has_rounded_operands(rows):

@@ -252,7 +252,8 @@ def test_a_network_joins_all_its_sublayers(device):
 @pytest.mark.parametrize("residual, options", [
     ("mhc", {"iterations": 2}), ("mhc", {"iterations": 2, "eps": 1e-6}),
     ("mhc", {"without": ("mix",)}), ("mhc", {"mix": "permutations"}),
-    ("mhc", {"mix": "kronecker"}), ("single-pass", {"iterations": 2})], ids=str)
+    ("mhc", {"mix": "kronecker"}), ("single-pass", {"iterations": 2}), ("hyper", {}),
+    ("jpmhc", {})], ids=str)
 def test_kernels_take_the_norm_of_a_sublayer_unless_somebody_looks_at_it(device, residual, options):
     model, x = network(device, residual=residual, options=options, norm="rms")
     wanted, seen = outputs_and_gradients(model, x, "never"), []
@@ -272,6 +273,22 @@ def test_kernels_take_the_norm_of_a_sublayer_unless_somebody_looks_at_it(device,
 def test_one_operator_makes_the_coefficients_of_these_forms(device, options):
     model, x = network(device, options=options)
     assert called(lambda: model(x)) == {"constrained_join": 4, "stream_mix_write": 1}
+
+
+@pytest.mark.parametrize("residual, options", [
+    ("hyper", {}), ("hyper", {"tanh": False, "streams": 2}), ("hyper", {"streams": 1}),
+    ("jpmhc", {}), ("jpmhc", {"steps": 3, "streams": 3})], ids=str)
+def test_hyper_connections_and_jpmhc_join_all_their_sublayers(device, residual, options):
+    model, x = network(device, residual=residual, options=options)
+    assert called(lambda: model(x)) == {f"{residual}_join": 4, "stream_mix_write": 1}
+
+
+@pytest.mark.parametrize("residual, options", [
+    ("hyper", {"dynamic": False}), ("jpmhc", {"retraction": "exact"}), ("jpmhc", {"norm": "rms"}),
+    ("jpmhc", {"mix": "permutations"}), ("jpmhc", {"write_scale": False})], ids=str)
+def test_other_forms_of_them_join_none(device, residual, options):
+    model, x = network(device, residual=residual, options=options)
+    assert not model.joined and not called(lambda: model(x))[f"{residual}_join"]
 
 
 @pytest.mark.parametrize("options", [
@@ -348,7 +365,7 @@ def test_nothing_is_joined_where_kernels_do_not_run_or_a_subclass_takes_another_
     state = model.layers[0].residual.expand(x)
     with kernels.use("always"):
         assert kernels.joins(state, 32) and not kernels.joins(state.double(), 32)
-        assert not kernels.joins(state.repeat(1, 1, 2, 1), 32) and not kernels.joins(state, 33)
+        assert not kernels.joins(state.repeat(1, 1, 2, 1), 32) and not kernels.joins(state, 65)
         small = launch.H200._replace(shared=164 * 2**10)  # an A100's
         with patch.object(launch, "describe", lambda _: small):
             assert not kernels.joins(state, 32)
@@ -371,7 +388,8 @@ MADE = [None, {"without": ("mix",)}, {"eps": 1e-2, "write_eps": 1e-2},
 @pytest.mark.parametrize("residual, options", [
     *(("mhc", options) for options in (*MADE, {"without": ("read",)},
                                        {"without": ("write", "mix")})),
-    *(("single-pass", options) for options in MADE)], ids=str)
+    *(("single-pass", options) for options in MADE), ("hyper", {}), ("hyper", {"tanh": False}),
+    ("jpmhc", {}), ("jpmhc", {"steps": 1, "temperature": 0.7, "alpha": 0.9})], ids=str)
 def test_a_joined_network_is_the_layers_one_after_the_other(device, residual, options):
     def joined(model, x):
         state = model.layers[0].residual.expand(x + model.position[:, :x.shape[1]])
@@ -380,7 +398,7 @@ def test_a_joined_network_is_the_layers_one_after_the_other(device, residual, op
         return model.norm(model.layers[-1].residual.reduce(state.written()))
 
     model, x = network(device, layers=1 if options else 2, residual=residual,
-                       options=options or {"iterations": 2})
+                       options={"iterations": 2} if options is None else options)
     wanted = outputs_and_gradients(model, x, "never")
     # without kernels it is the plain path, bit by bit
     assert_close(outputs_and_gradients(model, x, "never", joined), wanted, rtol=0, atol=0)

@@ -20,8 +20,12 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
+from benchmarks.cases import hyper, jpmhc
+from benchmarks.cases.streams import join
 from geolab import kernels, operators
 from geolab.kernels import launch
+from geolab.operators.attend import Attention
+from geolab.operators.joined import Form
 from geolab.operators.polytope import shift_matrices
 
 N, D, EPS = 3, 6, 1e-5
@@ -102,6 +106,13 @@ def constrained(call, logits=lambda n: n * n, streams=(1, 2, 4), read=False):
 
 PLANE = [*each(3), (1, 1, 0), (1, -1, 0), (1, 0, -1), (0, 1, -1), (1, 1, -1), (1, 1, 1)]
 EXAMPLES = {
+    "attend": Example(lambda n, draw: (draw(N, n, D), draw(D)), each(2),
+                      lambda x, w: operators.attend(x, w, Attention(EPS)), noisy=True,
+                      bounded=(1,), loud=True),
+    "attend, normed": Example(
+        lambda n, draw: (draw(N, n + 1, D), draw(D)), each(2),
+        lambda x, w: operators.attend(x, w, Attention(EPS, True, True, True), x.shape[-2] - 1),
+        noisy=True, bounded=(1,), loud=True),
     "blend": Example(lambda n, draw: (draw(N, n, n), draw(N, n, n), gate()),
                      [(1, 1, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)], bounded=(2,)),
     "cayley_iterated": Example(lambda n, draw: (operators.skew(draw(N, n, n)) / n,), [(1,)],
@@ -112,16 +123,14 @@ EXAMPLES = {
                             noisy=True),
     "circulant_mixture": Example(lambda n, draw: (draw(N, n),), [(1,)], noisy=True),
     # the rounding of Z decides what huge logits choose
-    "constrained_join": constrained(lambda *x: operators.constrained_join(*x, EPS, 4)),
+    "constrained_join": constrained(lambda *x: join(*x, form=Form(4, norm_eps=EPS))),
     "constrained_join, guarded": constrained(
-        lambda *x: operators.constrained_join(*x, EPS, 4, guard=1e-3, write_guard=1e-3)),
+        lambda *x: join(*x, form=Form(4, eps=1e-3, write_eps=1e-3, norm_eps=EPS))),
     "constrained_join, single pass": constrained(
-        lambda *x: operators.constrained_join(*x[:-1], EPS, 4, read=x[-1]), read=True),
-    "constrained_join, H = I": constrained(
-        lambda *x: operators.constrained_join(*x, EPS), lambda n: 0, streams=(1, 2, 4, 8)),
+        lambda *x: join(*x, form=Form(4, norm_eps=EPS)), read=True),
+    "constrained_join, H = I": constrained(join, lambda n: 0, streams=(1, 2, 4, 8)),
     "constrained_join, mixture": constrained(
-        lambda x, *others: operators.constrained_join(x, *others, EPS,
-                                                      corners=shift_matrices(x.shape[-2])),
+        lambda x, *others: join(x, *others, corners=shift_matrices(x.shape[-2])),
         lambda n: n, streams=(2, 4)),
     "delta_matrix": Example(lambda n, draw: (draw(N, n), draw(N)), [(0, 1)], units=(0,)),
     "delta_shortcut": Example(lambda n, draw: (draw(N, D), draw(N, D), draw(N)),
@@ -153,6 +162,22 @@ EXAMPLES = {
     "householder_matrix": Example(lambda n, draw: (draw(N, n),), [(0,)], units=(0,)),
     "kronecker_mixture": Example(lambda n, draw: (draw(N, n, 2),), [(1,)], streams=(1, 2, 3),
                                  noisy=True),
+    "hyper_join": Example(
+        lambda n, draw: (draw(N, n, D), draw(N, n + 1, n), draw(N, D), draw(n + 2, D) / D**0.5,
+                         draw(2), draw(n * (n + 2))),
+        [*each(6), (1, 0, 1, 0, 0, 0)], hyper.join, streams=(1, 2, 4), noisy=True, bounded=(3, 4),
+        loud=True),
+    "hyper_join, unbounded": Example(
+        lambda n, draw: (draw(N, n, D), draw(N, n + 1, n), draw(N, D), draw(n + 2, D) / D**0.5,
+                         draw(2), draw(n * (n + 2))),
+        each(6), lambda *x: hyper.join(*x, tanh=False), streams=(1, 4), noisy=True,
+        bounded=(3, 4), loud=True),
+    "jpmhc_join": Example(
+        lambda n, draw: (draw(N, n, D), draw(N, n + 1, n), draw(N, D),
+                         draw(3 * n**2, n * D) / (n * D)**0.5, draw(1), draw(3 * n**2),
+                         draw(n * D), draw(n * D)),
+        [*each(8), (1, 0, 1, 0, 0, 0, 0, 0)], jpmhc.join, streams=(1, 2, 4), noisy=True,
+        bounded=(3, 5, 6, 7), loud=True),
     "midpoint_penalty": Example(lambda n, draw: (gate(),), [(1,)], streams=VECTOR, bounded=(0,)),
     "orthostochastic": Example(lambda n, draw: (draw(N, n * (2 * n - 1)),), [(1,)],
                                lambda z: operators.orthostochastic(
@@ -196,9 +221,10 @@ EXAMPLES = {
 }
 TOOLS = {"outside_autocast", "recomputed", "widened"}  # they compute nothing
 KEEPS = {  # the dtype of its inputs; the others answer in float32 at least
-    "constrained_join", "delta_matrix", "delta_shortcut", "delta_update", "diagonal_update",
-    "gated_mix", "householder_matrix", "midpoint_penalty", "reflect", "skew", "stream_generate",
-    "stream_join", "stream_mix", "stream_mix_write", "stream_read"}
+    "attend", "constrained_join", "delta_matrix", "delta_shortcut", "delta_update",
+    "diagonal_update",
+    "gated_mix", "householder_matrix", "hyper_join", "jpmhc_join", "midpoint_penalty", "reflect",
+    "skew", "stream_generate", "stream_join", "stream_mix", "stream_mix_write", "stream_read"}
 READS_NUMBERS = {"delta_matrix", "householder_matrix", "reflect"}  # to refuse another length
 TWINS = [name for name in EXAMPLES if name.split(",")[0] in kernels.TWINS]
 every_example = pytest.mark.parametrize("name", EXAMPLES)

@@ -63,9 +63,9 @@ def mhc(residual, x, f):
     scale, bias = w["maps.scale"], w["maps.bias"]
     read = (scale[0] * numbers[:n] + bias[:n]).sigmoid()
     write = 2 * (scale[1] * numbers[n:2 * n] + bias[n:2 * n]).sigmoid()
-    axes = (0, 1) if residual.maps.order == "column-row" else (1, 0)
+    axes = (0, 1) if residual.maps.form.order == "column-row" else (1, 0)
     mix = sinkhorn((scale[2] * numbers[2 * n:] + bias[2 * n:]).view(n, n),
-                   residual.maps.iterations, axes)
+                   residual.maps.form.iterations, axes)
     return mix @ x + torch.outer(write, f(read @ x))
 
 
@@ -78,15 +78,15 @@ def jpmhc(residual, x, f):
     else:
         flat = flat / (flat.square().mean() + 1e-5).sqrt()
     read, write, mix = (w["generate.weight"] @ flat + w["generate.bias"]).view(3, n, n)
-    half, eye = residual.alpha / 2 * (mix - mix.T), torch.eye(n).double()
+    half, eye = residual.turn.alpha / 2 * (mix - mix.T), torch.eye(n).double()
     if residual.retraction == "exact":
         turned = torch.linalg.solve(eye - half, eye + half)
     else:
         turned = eye + 2 * half
-        for _ in range(residual.steps):
+        for _ in range(residual.turn.steps):
             turned = eye + half @ (eye + turned)
-    read = (read / residual.temperature).softmax(1).mean(0)
-    write = (write / residual.temperature).softmax(0).sum(1)
+    read = (read / residual.turn.temperature).softmax(1).mean(0)
+    write = (write / residual.turn.temperature).softmax(0).sum(1)
     return turned @ x + w.get("scale", 1.0) * torch.outer(write, f(read @ x))
 
 
