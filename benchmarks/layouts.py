@@ -7,10 +7,12 @@ compiler makes of each, and on a GPU its time.
 
 Until the clock's run ends, its rows so far lie beside --out, in a file that ends in .partial.json.
 The first layout of a pass is the one that ships. The file keeps every layout that was tried, so
-that "the fastest" can be checked. Three arguments go before a clock. A program that spills moves
+that "the fastest" can be checked. Four arguments go before a clock. A program that spills moves
 bytes that nobody counts. A part of a wave at the end leaves multiprocessors idle. And each tile of
 tokens reads W again from the L2 cache, so long tiles read it less often: `weights` says how many
-bytes of W the programs read, over the bytes of the state.
+bytes of W the programs read, over the bytes of the state. And in the backward pass each tile of
+features writes a part of every token's ∂H and ∂b, so wide tiles write fewer: the `bytes` of a
+launch count them.
 """
 
 import argparse
@@ -47,8 +49,8 @@ TRIED = {
         Layout(64, 32, 4, 3, 2), Layout(128, 32, 8, 3, 1), Layout(64, 32, 4, 2, 2),
         Layout(64, 64, 8, 2, 2)],
     ("stream_join", "backward"): [
-        Layout(32, 64, 8, 3, 1), Layout(32, 32, 4, 3, 2), Layout(16, 64, 8, 3, 2),
-        Layout(32, 32, 8, 3, 2)],
+        Layout(16, 64, 4, 3, 2), Layout(32, 64, 8, 3, 1), Layout(32, 32, 4, 3, 2),
+        Layout(16, 64, 8, 3, 2), Layout(32, 32, 8, 3, 2)],
 }
 QUESTION = "the layouts of the kernels that multiply a state by W"
 

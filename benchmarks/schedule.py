@@ -11,8 +11,9 @@ itself moves nothing here. The eager chain has a float32 state, the kernels a bf
 other schedules are computed.
 
 On a device tiles are smaller than here, so programs write parts of sums, which are added up. In the
-joined backward pass these are parts of the gradients of H and b, one for every 64 features in
-bfloat16 and every 32 in float32. Written and read, they are (n² + n) / 16 vectors more.
+joined backward pass these are parts of the gradients of H and b, one for every 128 features in
+bfloat16 and every 32 in float32. Written and read, they are (n² + n) / 32 vectors more, and in
+float32 (n² + n) / 16.
 """
 
 import argparse
