@@ -30,7 +30,8 @@ def test_it_serves_up_to_eight_rows(device, n, order):
     check(*both(3, order), normal(37, n, n, seed=n, device=device))
 
 
-@pytest.mark.parametrize("n, iterations", [(4, 1), (4, 2), (4, 26), (5, 17), (8, 8)])
+@pytest.mark.parametrize("n, iterations", [(4, 1), (4, 2), (4, 5), (4, 6), (4, 20),
+                                           (4, 67), (5, 17), (8, 20), (8, 27)])
 @every_order
 def test_any_number_of_iterations_with_the_history_in_registers_or_in_memory(device, n, iterations,
                                                                              order):
