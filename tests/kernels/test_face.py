@@ -194,6 +194,9 @@ SHAPES = {  # a case, the place of the argument that is changed, and how
     r"beta must be one number per direction, got \(3, 1\) with": (
         "delta_update", 3, lambda x: x[:, None]),
     "x must have as many axes as direction": ("delta_update, d_v = 4", 0, lambda x: x[None]),
+    r"x must have the axes of direction": ("delta_layer, d_v = 4", 0, lambda x: x[None]),
+    r"rate_of must have the shape \(3, 8\)": ("delta_layer, d_v = 4", 3, cut),
+    r"value_map must have the shape \(4, 8\)": ("delta_layer, d_v = 4", 4, cut),
     r"update must have the shape of x, \(3, 8\), got \(1, 8\)": (
         "diagonal_update", 1, lambda x: x[:1]),
     r"beta must have the shape of x, \(3, 8\), got \(3, 7\)": ("diagonal_update", 2, cut),
