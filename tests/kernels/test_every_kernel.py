@@ -8,9 +8,8 @@ import torch
 from shared_kernels import TOLERANCE, check, generated
 
 from benchmarks.cases import CASES, EPS, Case, draws
-from benchmarks.cases.streams import generate_read
+from benchmarks.cases.streams import generate_read, with_norm
 from geolab import kernels, operators
-from geolab.operators.polytope import shift_matrices
 from geolab.operators.streams import Norm
 
 SINGLE, BROAD, HALF = torch.float32, torch.bfloat16, torch.float16
@@ -18,18 +17,6 @@ SINGLE, BROAD, HALF = torch.float32, torch.bfloat16, torch.float16
 
 NONLINEAR = {"generated": generated}
 CONSTRAINED = CASES["constrained_join"]
-
-
-def mixture_of_shifts(x, given, update, weight, scale, bias, eps, norm=None):
-    """H is a mixture of the cyclic shifts."""
-    return operators.constrained_join(x, given, update, weight, scale, bias, eps, guard=1e-3,
-                                      corners=shift_matrices(x.shape[-2]), norm=norm)
-
-
-def of_shifts(N, n, d, state, number):
-    """The inputs where H has n logits."""
-    x, given, update, weight, scale, bias = CONSTRAINED.inputs(N, n, d, state, number)
-    return x, given, update, weight[:3 * n], scale, bias[:3 * n]
 
 
 def first_of_constrained(x, weight, scale, bias, eps, norm=None):
@@ -46,16 +33,6 @@ def first_normed(x, weight, gamma):
     return found.state, operators.stream_read(found.state, read, found.ports, norm), *others
 
 
-def with_norm(case):
-    """A case of `constrained_join` with the RMS norm of what is read, whose weights come last."""
-    def run(*given, **options):
-        *given, gamma = given
-        return case.operator(*given, norm=Norm(gamma, EPS), **options)
-
-    return case._replace(operator=run, inputs=lambda N, n, d, state, number: (
-        *case.inputs(N, n, d, state, number), number(d)))
-
-
 EVERY = CASES | {
     "stream_generate, normed": Case(
         "stream_generate", first_normed, lambda N, n, d, state, number: (
@@ -63,15 +40,11 @@ EVERY = CASES | {
     "constrained_join, first": CONSTRAINED._replace(
         operator=first_of_constrained, inputs=lambda *given: (
             CONSTRAINED.inputs(*given)[0], *CONSTRAINED.inputs(*given)[3:])),
-    "constrained_join, mixture": CONSTRAINED._replace(
-        operator=mixture_of_shifts, inputs=of_shifts),
     "stream_join": CASES["stream_join"]._replace(options=NONLINEAR),
     "stream_generate": Case(
         "stream_generate", generate_read, lambda N, n, d, state, number: (
             state(N, n, d), number(n * (n + 2), n * d) / (n * d)**0.5), None, options=NONLINEAR)}
-EVERY |= {f"{name}, normed": with_norm(EVERY[name]) for name in (
-    "constrained_join, H = I", "constrained_join, guarded", "constrained_join, single pass",
-    "constrained_join, first", "constrained_join, mixture")}
+EVERY["constrained_join, first, normed"] = with_norm(EVERY["constrained_join, first"])
 every_case = pytest.mark.parametrize("name", EVERY)
 
 
@@ -128,8 +101,9 @@ def test_tokens_may_share_coefficients_each_in_its_own_way(device, name):
             require(name, *mixed, tolerance=2e-5)
 
 
-FEWER_LOGITS = ("constrained_join, H = I", "constrained_join, mixture")  # `rms_linear` takes 128
-OF_ANY_SIZE = ("cayley_skew4", "delta_update", "delta_update, d_v = 4", "diagonal_update")
+FEWER_LOGITS = ("constrained_join, H = I", "constrained_join, corners")  # `rms_linear` takes 128
+OF_ANY_SIZE = ("cayley_skew4", "delta_layer, d_v = 4", "delta_update", "delta_update, d_v = 4",
+               "diagonal_update")
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if name not in OF_ANY_SIZE])
