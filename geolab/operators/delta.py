@@ -6,7 +6,6 @@ A state is (..., d), with one value channel, or (..., d, d_v). The direction is 
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from geolab import kernels
@@ -129,10 +128,17 @@ def delta_layer(x: Tensor, direction: Tensor, value_of: Tensor, rate_of: Tensor,
         return kernels.TWINS["delta_layer"](x, direction, value_of, rate_of, value_map, value_bias,
                                             rate_map, rate_bias, eps, height)
     with outside_autocast(x):
-        value = height * F.linear(*map(widened, (value_of, value_map, value_bias))).sigmoid()
-        rate = 2 * F.linear(*map(widened, (rate_of, rate_map, rate_bias))).sigmoid()
+        value = height * _linear(value_of, value_map, value_bias).sigmoid()
+        rate = 2 * _linear(rate_of, rate_map, rate_bias).sigmoid()
     value = value if channels else value.squeeze(-1)
     return delta_update(x, direction, value, rate.squeeze(-1), eps=eps)
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """W x + b in float32 at least, whose backward pass leaves autocast too."""
+    x, weight, bias = map(widened, (x, weight, bias))
+    rows = product(x.reshape(-1, x.shape[-1]), weight.mT)
+    return rows.view(*x.shape[:-1], len(weight)) + bias
 
 
 def diagonal_update(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor) -> Tensor:

@@ -53,7 +53,10 @@ def given(name, lead, device, dtype=SINGLE, n=4, d=50):
     case, N = EVERY[name], prod(lead)
     state, number = draws(device, dtype, seed=3)
     inputs = case.inputs(N, n, d, state, state if case.kind == "matrices" else number)
-    return [x.reshape((*lead, *x.shape[1:])) if x.ndim and len(x) == N else x for x in inputs]
+    # a weight may have as many rows as there are tokens
+    more = case.inputs(N + 1, n, d, state, number)
+    return [x if x.shape == other.shape else x.reshape((*lead, *x.shape[1:]))
+            for x, other in zip(inputs, more, strict=True)]
 
 
 def require(name, *inputs, tolerance=None):
