@@ -137,7 +137,7 @@ def delta_layer(x: Tensor, direction: Tensor, value_of: Tensor, rate_of: Tensor,
 def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """W x + b in float32 at least, whose backward pass leaves autocast too."""
     x, weight, bias = map(widened, (x, weight, bias))
-    rows = product(x.reshape(-1, x.shape[-1]), weight.mT)
+    rows = product(x.reshape(x.shape[:-1].numel(), x.shape[-1]), weight.mT)
     return rows.view(*x.shape[:-1], len(weight)) + bias
 
 
