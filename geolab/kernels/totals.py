@@ -1,4 +1,4 @@
-"""Sums over programs: each program writes a part of its own, and one launch adds them up in their
+"""Sums over programs: each program writes a part of its own, and one launch adds them up in a fixed
 order, so that a result is the same in every run.
 """
 
@@ -8,7 +8,8 @@ from torch import Tensor
 
 from geolab.kernels.launch import INTERPRETED, buffer, cdiv
 
-# sums in a program of `_add_up`, and how many of their parts it reads at once
+# sums in a program of `_add_up`, and how many parts of each it reads at once: one after the other,
+# they would wait for one another
 ADDED, AT_ONCE = (32768, 1) if INTERPRETED else (128, 16)
 
 
@@ -27,8 +28,7 @@ def add_up(*sums: tuple[Tensor | None, Tensor | None]) -> None:
     given = [item for parts, total in left for item in (parts, total, len(parts), total.numel())]
     programs = sum(cdiv(total.numel(), ADDED) for _, total in left)
     if left:
-        _add_up[(programs,)](*given, *given[:4] * (4 - len(left)), ADDED,
-                             AT_ONCE)
+        _add_up[(programs,)](*given, *given[:4] * (4 - len(left)), ADDED, AT_ONCE)
 
 
 # ---------------------------------------------------------------- in Triton
@@ -36,7 +36,7 @@ def add_up(*sums: tuple[Tensor | None, Tensor | None]) -> None:
 @triton.jit(do_not_specialize=["parts_a", "parts_b", "parts_c", "parts_d"])
 def _add_up(A, OF_A, parts_a, size_a, B, OF_B, parts_b, size_b, C, OF_C, parts_c, size_c, D, OF_D,
             parts_d, size_d, NUMBERS: tl.constexpr, AT_ONCE: tl.constexpr):
-    """Write the sums of up to four lists of parts, in their order."""
+    """Write the sums of up to four lists of parts, list by list."""
     program, of_a, of_b = tl.program_id(0), tl.cdiv(size_a, NUMBERS), tl.cdiv(size_b, NUMBERS)
     of_c = tl.cdiv(size_c, NUMBERS)
     if program < of_a:
