@@ -41,6 +41,7 @@ QUESTION = "what the compiler makes of each kernel"
 WIDTHS = {".128": 16, ".64": 8, "16": 2, "8": 1}  # bytes of a load by its modifier; 4 without one
 # in PTX, a product on matrix units, and the format of its operands
 PRODUCT = re.compile(r"mma\S*\.(bf16|f16|tf32)\.\1\b")
+INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+[^.\s]", re.M)  # a line of a kernel's code
 # compute capability times ten -> multiprocessors of an A100, or of an H100 and an H200, and the
 # bytes of shared memory of each
 DEVICES = {80: (108, 164 * 2**10), 90: (132, 228 * 2**10), 100: (148, 228 * 2**10)}
@@ -98,9 +99,9 @@ def report(kernel: triton.JITFunction, programs: int, given: dict, options: dict
     """Registers per thread, bytes of stack (spills), bytes of shared memory, warps and programs.
 
     `resident` programs run on a multiprocessor at once, and the programs fill the device `waves`
-    times. `bytes` counts each tensor of the launch once. Other entries count the global loads and
-    stores by width in bytes, the products on matrix units by format, and the numbers that are
-    rounded to tf32 for them.
+    times. `bytes` counts each tensor of the launch once, and `instructions` each line of the code
+    once. Other entries count the global loads and stores by width in bytes, the products on matrix
+    units by format, and the numbers that are rounded to tf32 for them.
     """
     binary = compiled(kernel, given, options, capability)
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -119,11 +120,13 @@ def report(kernel: triton.JITFunction, programs: int, given: dict, options: dict
         widths[kind, width] += 1
     warps, shared = binary.metadata.num_warps, binary.metadata.shared
     at_once = resident(numbers["REG"], shared, warps, capability)
+    if not at_once:
+        raise ValueError(f"a multiprocessor hasn't {shared} bytes of shared memory")
     tensors = {t.data_ptr(): t.nbytes for t in given.values() if isinstance(t, torch.Tensor)}
     return {"kernel": kernel.fn.__name__, "registers": numbers["REG"], "stack": numbers["STACK"],
             "shared": shared, "warps": warps, "programs": programs, "resident": at_once,
             "waves": rounded(programs / at_once / DEVICES[capability][0]),
-            "bytes": sum(tensors.values()),
+            "bytes": sum(tensors.values()), "instructions": len(INSTRUCTION.findall(sass)),
             "products": dict(sorted(Counter(PRODUCT.findall(binary.asm["ptx"])).items())),
             "rounded": binary.asm["ptx"].count("cvt.rna.tf32"),
             "loads": {w: c for (k, w), c in sorted(widths.items()) if k == "LDG"},

@@ -42,14 +42,13 @@ import torch
 from torch import Tensor
 
 from benchmarks import timing
-from benchmarks.cases import CASES, COMPOSED, SIZES, STREAMS, Case, draws
+from benchmarks.cases import CASES, SIZES, STREAMS, Case, draws
 from benchmarks.command import add_output, check_output, require_cuda, rounded
 from benchmarks.contenders import Options, contenders
 from benchmarks.peers import DDL_FILE, Contender, installed
 from geolab import kernels
 from studies.engine.results import record
 
-ALL = CASES | COMPOSED
 SIDES = ("forward", "backward")
 DTYPES = {name: getattr(torch, name) for name in ("bfloat16", "float16", "float32")}
 # Rounding normal numbers once gives 1.66e-3 and 2.1e-4
@@ -134,7 +133,7 @@ def measure(name: str, N: int, d: int, options: Options,
     message in place of numbers. With times, there is also a row for the copies.
     """
     torch._dynamo.reset()  # Dynamo limits how many versions of a function it keeps
-    case, device = ALL[name], options.device
+    case, device = CASES[name], options.device
     state, number = draws(device, options.dtype, seed=0)
 
     def inputs() -> tuple[Tensor, ...]:
@@ -249,7 +248,7 @@ def line(row: dict) -> str:
 def run(name: str, sizes: dict, options: Options) -> dict:
     """All rows of an operator, at all `sizes`: kind of a case -> pairs of N and d."""
     rows = []
-    for N, d in sizes[ALL[name].kind]:
+    for N, d in sizes[CASES[name].kind]:
         for row in measure(name, N, d, options):
             rows.append(row)
             print(line(row), flush=True)
@@ -264,7 +263,7 @@ def wrong(rows: list[dict]) -> list[str]:
            for row in rows if row["contender"] == "kernel"
            and ("failed" in row or not all(row["right"].values()))]
     return bad + [f"{name} has no kernel" for name in dict.fromkeys(row["operator"] for row in rows)
-                  if ALL[name].twin not in kernels.TWINS]
+                  if CASES[name].twin not in kernels.TWINS]
 
 
 def file_of(out: Path, name: str) -> Path:
@@ -277,8 +276,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add_output(parser)
-    parser.add_argument("--only", nargs="+", choices=ALL, metavar="NAME", default=list(ALL),
-                        help=f"operators (default all of {'; '.join(ALL)})")
+    parser.add_argument("--only", nargs="+", choices=CASES, metavar="NAME", default=list(CASES),
+                        help=f"operators (default all of {'; '.join(CASES)})")
     parser.add_argument("--without", nargs="+", metavar="NAME", default=[],
                         help="contenders to leave out: eager, compiled, liger-kernel, ...")
     parser.add_argument("--dtype", choices=DTYPES, help="the state's (default bfloat16; float32 "

@@ -1,5 +1,5 @@
-"""The layouts that `rms_linear` and `stream_join` could have, one after the other: what the
-compiler makes of each, and on a GPU its time.
+"""The layouts that `rms_linear` and `stream_join` could have, and the histories of Sinkhorn's
+backward pass, one after the other: what the compiler makes of each, and on a GPU the layouts' time.
 
     python -m benchmarks.layouts --out results/layouts.json      compiled for Hopper, without a GPU
     python -m benchmarks.layouts --capability 100                for Blackwell
@@ -7,10 +7,12 @@ compiler makes of each, and on a GPU its time.
 
 Until the clock's run ends, its rows so far lie beside --out, in a file that ends in .partial.json.
 The first layout of a pass is the one that ships. The file keeps every layout that was tried, so
-that "the fastest" can be checked. Three arguments go before a clock. A program that spills moves
+that "the fastest" can be checked. Four arguments go before a clock. A program that spills moves
 bytes that nobody counts. A part of a wave at the end leaves multiprocessors idle. And each tile of
 tokens reads W again from the L2 cache, so long tiles read it less often: `weights` says how many
-bytes of W the programs read, over the bytes of the state.
+bytes of W the programs read, over the bytes of the state. And in the backward pass each tile of
+features writes a part of every token's ∂H and ∂b, so wide tiles write fewer: the `bytes` of a
+launch count them.
 """
 
 import argparse
@@ -32,7 +34,7 @@ from geolab.kernels.tiles import Layout
 from studies.engine.results import record
 
 every_twin()
-from geolab.kernels import generate, joined, pack  # noqa: E402
+from geolab.kernels import birkhoff, generate, joined, pack  # noqa: E402
 
 HOMES = {"rms_linear": generate, "stream_join": joined}
 # (operator, pass) -> what is tried beside the layout that ships
@@ -47,9 +49,12 @@ TRIED = {
         Layout(64, 32, 4, 3, 2), Layout(128, 32, 8, 3, 1), Layout(64, 32, 4, 2, 2),
         Layout(64, 64, 8, 2, 2)],
     ("stream_join", "backward"): [
-        Layout(32, 64, 8, 3, 1), Layout(32, 32, 4, 3, 2), Layout(16, 64, 8, 3, 2),
-        Layout(32, 32, 8, 3, 2)],
+        Layout(16, 64, 4, 3, 2), Layout(32, 64, 8, 3, 1), Layout(32, 32, 4, 3, 2),
+        Layout(16, 64, 8, 3, 2), Layout(32, 32, 8, 3, 2)],
 }
+# Sinkhorn's backward pass keeps one of so many factors f, and holds as many at once while it goes
+# back: with 19, at 20 iterations, all of them. With 0 they are in memory.
+HISTORIES = (birkhoff.EVERY, 2, 7, 19, 0)
 QUESTION = "the layouts of the kernels that multiply a state by W"
 
 
@@ -88,6 +93,16 @@ def compiled(name: str, side: str, N: int, d: int, capability: int) -> Iterator[
         yield row
 
 
+def histories(N: int, capability: int) -> Iterator[dict]:
+    """A row per history: what the compiler makes of Sinkhorn's backward pass."""
+    for every in HISTORIES:
+        with (patch.object(birkhoff, "EVERY", every or birkhoff.EVERY),
+              patch.object(birkhoff, "KEPT", birkhoff.KEPT if every else 0)):
+            _, found = passes(CASES["sinkhorn"], N, 0)
+        yield {"operator": "sinkhorn", "pass": "backward", "N": N, "d": 0,
+               "ships": every == birkhoff.EVERY, "kept": every} | report(*found, capability)
+
+
 def contenders(name: str, side: str) -> dict[str, Contender]:
     """The operator in each layout of a pass; the shipped one twice, so that noise can be seen."""
     def runs(layout: Layout) -> Callable[..., Tensor | tuple[Tensor, ...]]:
@@ -113,10 +128,12 @@ def timed(name: str, side: str, N: int, d: int, rounds: int) -> list[dict]:
 
 def line(row: dict) -> str:
     """One row of the printed table."""
-    layout = " ".join(f"{value:>3}" for value in row["layout"].values())
+    values = row["layout"].values() if "layout" in row else (row["kept"],)
+    layout = " ".join(f"{value:>3}" for value in values)
     numbers = row.get("failed") or (
         f"{row['registers']:>4} registers {row['stack']:>4} spilled {row['shared'] // 1024:>4} KB "
-        f"{row['resident']:>2} at once {row['waves']:>6.3g} waves"
+        f"{row['resident']:>2} at once {row['waves']:>6.3g} waves "
+        f"{row['instructions']:>5} instructions"
         + (f"  W {row['weights']:>4.0%}" if "weights" in row else ""))
     return (f"{row['operator']:<12} {row['pass']:<9} {row['N']:>5} {row['d']:>4}  {layout}  "
             f"{'ships ' if row['ships'] else '      '}{numbers}")
@@ -155,6 +172,10 @@ def main(arguments: list[str] | None = None) -> None:
             for row in compiled(name, side, N, d, given.capability):
                 rows.append(row)
                 print(line(row), flush=True)
+    for N, _ in SIZES["matrices"] if not given.clock else ():
+        for row in histories(N, given.capability):
+            rows.append(row)
+            print(line(row), flush=True)
     if given.out:
         write(given.out, given.force)
         so_far.unlink(missing_ok=True)

@@ -11,8 +11,9 @@ itself moves nothing here. The eager chain has a float32 state, the kernels a bf
 other schedules are computed.
 
 On a device tiles are smaller than here, so programs write parts of sums, which are added up. In the
-joined backward pass these are parts of the gradients of H and b, one for every 64 features in
-bfloat16 and every 32 in float32. Written and read, they are (n² + n) / 16 vectors more.
+joined backward pass these are parts of the gradients of H and b, one for every 128 features in
+bfloat16 and every 32 in float32. Written and read, they are (n² + n) / 32 vectors more, and in
+float32 (n² + n) / 16.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.cases import EPS, split
-from benchmarks.cases.streams import generate_read, join_read
+from benchmarks.cases.streams import generate_read, join, join_read
 from benchmarks.command import add_output, check_output, rounded
 from benchmarks.traffic import traffic
 from geolab import kernels
@@ -36,6 +37,7 @@ from geolab.operators import (
     stream_mix_write,
     stream_read,
 )
+from geolab.operators.streams import Norm, Unwritten
 from geolab.residuals import Normed, make_residual
 from studies.engine.results import record
 
@@ -111,6 +113,17 @@ def without_states(*given) -> Tensor:
     return recomputed(joined, *given)
 
 
+def normed(x: Tensor, weights: list[Tensor], sublayer: Callable) -> Tensor:
+    """Each write is joined, too, and an RMS norm stands in front of the sublayer."""
+    n, d = x.shape[-2:]
+    norm, given, update = Norm(torch.ones(d), EPS), None, None
+    for weight in weights:
+        x, heard, given = join(x, given, update, weight, torch.ones(3), torch.zeros(n * (n + 2)),
+                               norm=norm)
+        update = sublayer(heard)
+    return Unwritten(x, update, given).written()
+
+
 class Passes(NamedTuple):
     """Bytes or vectors of a forward and a backward pass."""
 
@@ -176,12 +189,17 @@ def launches(residual: str, mode: str = "always", N: int = 80, d: int = 1024, ap
     return Passes(*(many - few for few, many in zip(*map(taken, LENGTHS), strict=True)))
 
 
-STEPS = ("mhc", "hyper", "jpmhc")
+# a residual, and what tells its forms apart -> options
+STEPS = {
+    "mhc": {}, "mhc, H = I": {"without": ("mix",)}, "mhc, guarded": {"eps": 1e-6},
+    "mhc, corners": {"mix": "permutations"}, "single-pass": {}, "hyper": {}, "jpmhc": {},
+}
 COUNTED = {
     "eager": partial(per_sublayer, one_at_a_time, "never", torch.float32),
     "a kernel per operator": partial(per_sublayer, one_at_a_time, "always", torch.bfloat16),
     "a sublayer alone": partial(per_sublayer, alone, "always", torch.bfloat16),
     "two phases, joined": partial(per_sublayer, joined, "always", torch.bfloat16),
+    "two phases, joined, with a norm": partial(per_sublayer, normed, "always", torch.bfloat16),
     "two phases, joined, states recomputed": partial(per_sublayer, without_states, "always",
                                                      torch.bfloat16),
 }
@@ -217,8 +235,8 @@ def main(arguments: list[str] | None = None) -> None:
             rows.append({"n": n, "schedule": name, "counted": name in COUNTED}
                         | {what: list(map(rounded, passes)) for what, passes in row.items()})
     ways = {"never": {"mode": "never"}, "norm apart": {"apart": True}, "always": {}}
-    counts = {name: {way: list(launches(name, **how)) for way, how in ways.items()}
-              for name in STEPS}
+    counts = {name: {way: list(launches(name.partition(",")[0], **how, **options))
+                     for way, how in ways.items()} for name, options in STEPS.items()}
     print("launches of a sublayer with its norm, forward + backward: with PyTorch's operations, "
           "with kernels beside the norm, and with kernels")
     for name, of in counts.items():

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from benchmarks.cases.case import EPS, Bytes, Case, Draw
-from benchmarks.cases.delta import CHANNELS, COMPOSED
+from benchmarks.cases.delta import CHANNELS
 from benchmarks.cases.streams import split
 
-__all__ = ["CASES", "CHANNELS", "COMPOSED", "EPS", "SIZES", "STREAMS", "Bytes", "Case", "draws",
+__all__ = ["CASES", "CHANNELS", "EPS", "SIZES", "STREAMS", "Bytes", "Case", "draws",
            "split"]
 
 # pairs of N and d; a matrix per token has no features

@@ -10,6 +10,7 @@ from benchmarks.cases.case import EPS, Bytes, Case
 from geolab import operators
 from geolab.operators.generate import Maps
 from geolab.operators.joined import Form, Generated
+from geolab.operators.polytope import shift_matrices
 from geolab.operators.streams import Norm, Unwritten
 
 
@@ -18,9 +19,9 @@ def stream_read(N: int, n: int, d: int, e: int = 2) -> Bytes:
     return Bytes((n + 1) * e * N * d + 4 * N * n, (2 * n + 1) * e * N * d + 8 * N * n)
 
 
-def normed_read(N: int, n: int, d: int, e: int = 2) -> Bytes:
-    """The same with the RMS norm of aᵀX, whose weights are read, and get a gradient."""
-    there, back = stream_read(N, n, d, e)
+def normed(floor: Callable[..., Bytes], N: int, n: int, d: int, e: int = 2) -> Bytes:
+    """A floor with the RMS norm of what is read, whose weights are read, and get a gradient."""
+    there, back = floor(N, n, d, e)
     return Bytes(there + 4 * d, back + 8 * d)
 
 
@@ -52,21 +53,17 @@ def stream_join(N: int, n: int, d: int, e: int = 2) -> Bytes:
                  (3 * n + 3) * e * N * d + 4 * N * (O + 2 * given) + 8 * O * n * d)
 
 
-def constrained_join(N: int, n: int, d: int, e: int = 2, *, mixed: bool = True) -> Bytes:
+def constrained_join(N: int, n: int, d: int, e: int = 2, *, mixed: bool = True,
+                     corners: bool = False) -> Bytes:
     """`stream_join` with the coefficients of mHC: forward also writes the next H and b, and
     backward also reads their gradient. Unless the streams are `mixed`, H = I isn't among them.
+    With `corners` H has n logits.
     """
     given = n**2 + n if mixed else n
-    O = given + n
+    O = 3 * n if corners else given + n
     shared = O * n * d + O + 2 + mixed  # W, the bias and the scales
     return Bytes((2 * n + 2) * e * N * d + 8 * N * given + 4 * shared,
                  (3 * n + 3) * e * N * d + 12 * N * given + 8 * shared)
-
-
-def normed_join(N: int, n: int, d: int, e: int = 2) -> Bytes:
-    """`constrained_join` with the RMS norm of what the next sublayer reads."""
-    there, back = constrained_join(N, n, d, e)
-    return Bytes(there + 4 * d, back + 8 * d)
 
 
 def single_pass(N: int, n: int, d: int, e: int = 2) -> Bytes:
@@ -79,10 +76,6 @@ def single_pass(N: int, n: int, d: int, e: int = 2) -> Bytes:
 
 def _read(N, n, d, state, number):
     return state(N, n, d), number(N, n)
-
-
-def _normed(inputs: Callable) -> Callable:
-    return lambda N, n, d, state, number: (*inputs(N, n, d, state, number), number(d))
 
 
 def _mix(N, n, d, state, number):
@@ -115,6 +108,16 @@ def join(x: Tensor, given: Tensor | None, update: Tensor | None, weight: Tensor,
                                       Maps(weight, scale, bias, corners), form, read, norm)
 
 
+def mixture_of_shifts(x: Tensor, *given: Tensor, **options) -> tuple[Tensor, ...]:
+    """`constrained_join` whose H is a mixture of the cyclic shifts."""
+    return join(x, *given, corners=shift_matrices(x.shape[-2]), **options)
+
+
+def _of_corners(N, n, d, state, number):
+    *given, weight, scale, bias = _constrained(N, n, d, state, number)
+    return *given, weight[:3 * n], scale, bias[:3 * n]
+
+
 def _unmixed(N, n, d, state, number):
     O = 2 * n
     return (state(N, n, d), number(N, 1, n), state(N, d), number(O, n * d) / (n * d)**0.5,
@@ -144,15 +147,14 @@ def _read_of(found: Generated, generated: Callable) -> tuple[Tensor, ...]:
     return found.state, operators.stream_read(found.state, read, found.ports), read, *others
 
 
-def read_normed(x: Tensor, weights: Tensor, gamma: Tensor) -> Tensor:
-    """aᵀX, normalised by the kernel that reads it."""
-    return operators.stream_read(x, weights, norm=Norm(gamma, EPS))
+def with_norm(case: Case) -> Case:
+    """A case with the RMS norm of what is read, whose weights come last."""
+    def run(*given: Tensor, **options) -> Tensor | tuple[Tensor, ...]:
+        *given, gamma = given
+        return case.operator(*given, norm=Norm(gamma, EPS), **options)
 
-
-def join_normed(*inputs: Tensor) -> tuple[Tensor, ...]:
-    """Z, the norm of what the next sublayer of mHC reads, and its H and b."""
-    *given, gamma = inputs
-    return join(*given, norm=Norm(gamma, EPS))
+    return case._replace(operator=run, floor=partial(normed, case.floor), inputs=lambda *sizes: (
+        *case.inputs(*sizes), sizes[-1](sizes[2])))
 
 
 def _shared(N, n, d, state, number):
@@ -165,7 +167,6 @@ def _autocast(N, n, d, state, number):
 
 CASES = {
     "stream_read": Case("stream_read", operators.stream_read, _read, stream_read),
-    "stream_read, normed": Case("stream_read", read_normed, _normed(_read), normed_read),
     "stream_mix": Case("stream_mix", operators.stream_mix, _mix, stream_mix),
     "stream_mix_write": Case(
         "stream_mix_write", operators.stream_mix_write, _mix_write, stream_mix_write),
@@ -177,8 +178,6 @@ CASES = {
         lambda N, n, d, e: stream_mix_write(N, n, d, 4, written=2)),
     "constrained_join": Case(
         "constrained_join", join, _constrained, constrained_join, roundings=2),
-    "constrained_join, normed": Case(
-        "constrained_join", join_normed, _normed(_constrained), normed_join, roundings=2),
     "constrained_join, H = I": Case(  # with Hy4's guards
         "constrained_join", join, _unmixed, partial(constrained_join, mixed=False),
         options={"form": Form(eps=1e-6, write_eps=1e-6, norm_eps=EPS)}, roundings=2),
@@ -187,7 +186,13 @@ CASES = {
     "constrained_join, guarded": Case(  # as in DeepSeek-V4
         "constrained_join", join, _constrained, constrained_join,
         options={"form": Form(eps=1e-6, norm_eps=EPS)}, roundings=2),
+    "constrained_join, corners": Case(
+        "constrained_join", mixture_of_shifts, _of_corners,
+        partial(constrained_join, corners=True), options={"form": Form(eps=1e-3, norm_eps=EPS)},
+        roundings=2),
     "stream_join": Case(
         "stream_join", join_read, _join, stream_join,
         roundings=2),  # Z, and the numbers in a that are made from it
 }
+CASES |= {f"{name}, normed": with_norm(case) for name, case in CASES.items()
+          if name.startswith(("stream_read", "constrained_join"))}

@@ -29,7 +29,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MODES = ("auto", "always", "never")
 # A thread holds n² numbers in registers. With more streams than this, operators use no kernels.
 MOST_STREAMS = 8
-# With four streams the joined backward pass spills 40 bytes per thread on Hopper and none on
+# With four streams the joined backward pass spills 24 bytes per thread on Hopper and none on
 # Blackwell. With more streams it spills more, unless they aren't mixed.
 MOST_JOINED = 4
 # The bytes of shared memory of a joined program. Hopper and the large Blackwell GPUs have so much;

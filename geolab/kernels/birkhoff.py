@@ -26,10 +26,11 @@ from geolab.kernels.launch import (
     twin,
 )
 
-# The backward pass is unrolled, with its history in registers, up to this value of
-# n² (iterations - 1): 24 steps at n = 4 take 247 of a thread's 255 registers, and the compiler
-# takes ten seconds.
-UNROLLED = 384
+# The backward pass keeps every fourth f in registers and forms those between again, so that one
+# wave of programs holds 65536 matrices. All 19 at n = 4 would take 210 registers, and 1.7 waves.
+EVERY = 4
+# The numbers of the history in a thread's registers: up to 64 steps at n = 4, and 24 at n = 8.
+KEPT = 80
 
 
 @twin
@@ -37,7 +38,7 @@ def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row") ->
     """The doubly stochastic P, as `operators.sinkhorn` in its dual form, for n up to 8.
 
     The forward pass moves 2n² numbers per matrix, and the backward pass 3n². The backward pass
-    recomputes the history of f in registers, for up to 25 iterations at n = 4 and 7 at n = 8. For
+    recomputes the history of f in registers, for up to 65 iterations at n = 4 and 25 at n = 8. For
     more iterations it also writes and reads n floats per iteration and matrix.
     Raises: TypeError for a dtype that kernels don't read.
     """
@@ -67,12 +68,12 @@ def _launch_backward(grad: Tensor, x: Tensor, steps: int, flip: bool, grad_x: Te
     matrices, power = tile(n)
     programs = cdiv(N, matrices)
     _scale_backward[(programs,)](grad, x, grad_x, history(programs, steps, n, x), N, steps,
-                                 is_long(n, steps), flip, n, matrices, power, num_warps=1)
+                                 is_long(n, steps), flip, n, matrices, power, EVERY, num_warps=1)
 
 
 def is_long(n: int, steps: int) -> bool:
     """Whether the history of the backward pass is too long for registers."""
-    return n**2 * steps > UNROLLED
+    return n * (cdiv(steps, EVERY) + EVERY) > KEPT
 
 
 def history(programs: int, steps: int, n: int, like: Tensor) -> Tensor:
@@ -106,11 +107,12 @@ def _scale(X, P, N, steps, FLIP: tl.constexpr, n: tl.constexpr, MATRICES: tl.con
 
 @triton.jit(do_not_specialize=["N"])
 def _scale_backward(GP, X, GX, F, N, STEPS: tl.constexpr, LONG: tl.constexpr, FLIP: tl.constexpr,
-                    n: tl.constexpr, MATRICES: tl.constexpr, POWER: tl.constexpr):
+                    n: tl.constexpr, MATRICES: tl.constexpr, POWER: tl.constexpr,
+                    EVERY: tl.constexpr):
     matrix = tl.program_id(0).to(tl.int64) * MATRICES + tl.arange(0, MATRICES)[:, None]
     place, inside = matrix * n * n, matrix < N
     grad_x = projected_back(load(X, place, inside, FLIP, n, POWER), GP, place, inside, F, STEPS,
-                            LONG, FLIP, n, MATRICES, POWER)
+                            LONG, FLIP, n, MATRICES, POWER, EVERY)
     store(GX, grad_x, place, inside, FLIP, n, POWER)
 
 
@@ -131,11 +133,13 @@ def projected(x, steps, n: tl.constexpr, POWER: tl.constexpr):
 @triton.jit
 def projected_back(x, GP, place, inside, F, STEPS: tl.constexpr, LONG: tl.constexpr,
                    FLIP: tl.constexpr, n: tl.constexpr, MATRICES: tl.constexpr,
-                   POWER: tl.constexpr):
+                   POWER: tl.constexpr, EVERY: tl.constexpr = 4):
     """The gradient with respect to the logits x, from that with respect to P, at `place`.
 
-    The history of f lies in registers, or with LONG in this program's part of F.
+    Registers hold the f before each EVERY steps, or with LONG this program's part of F holds all f.
     """
+    PARTS: tl.constexpr = (STEPS + EVERY - 1) // EVERY
+    REST: tl.constexpr = STEPS - (PARTS - 1) * EVERY  # the steps of the first part
     k, sums = _first(x, n, POWER)
     if LONG:
         F += tl.program_id(0).to(tl.int64) * STEPS * n * MATRICES + tl.arange(0, MATRICES)[:, None]
@@ -154,17 +158,22 @@ def projected_back(x, GP, place, inside, F, STEPS: tl.constexpr, LONG: tl.conste
             grad_k, grad_f = _step_back(k, before, f, grad_k, grad_f, grad_g, n, POWER)
             f, grad_g = before, tl.zeros_like(grad_g)
     else:
-        fs = (_ones(k, n),)
-        for t in tl.static_range(STEPS):
-            fs = fs + (_by_rows(k, _by_columns(k, fs[t], n, POWER), n),)
         grad_k = load(GP, place, inside, FLIP, n, POWER)
         if STEPS:
-            grad_k, grad_f, grad_g = _last_back(
-                k, fs[STEPS], _by_columns(k, fs[STEPS - 1], n, POWER), grad_k, n)
-            for t in tl.static_range(STEPS):
-                grad_k, grad_f = _step_back(k, fs[STEPS - 1 - t], fs[STEPS - t], grad_k, grad_f,
-                                            grad_g, n, POWER)
-                grad_g = tl.zeros_like(grad_g)
+            f, g, kept = _ones(k, n), tl.full([MATRICES, POWER], 1.0, tl.float32), ()
+            for part in tl.static_range(PARTS):
+                kept = kept + (f,)
+                for _ in range(EVERY if part else REST):
+                    g = _by_columns(k, f, n, POWER)
+                    f = _by_rows(k, g, n)
+            grad_k, grad_f, grad_g = _last_back(k, f, g, grad_k, n)
+            for turn in range(PARTS - 1):
+                start = kept[PARTS - 1]
+                for part in tl.static_range(1, PARTS - 1):
+                    start = _chosen(PARTS - 1 - turn == part, kept[part], start, n)
+                grad_k, grad_f = _part_back(k, start, f, grad_k, grad_f, grad_g, EVERY, n, POWER)
+                f, grad_g = start, tl.zeros_like(grad_g)
+            grad_k, _ = _part_back(k, kept[0], f, grad_k, grad_f, grad_g, REST, n, POWER)
     return _first_back(k, sums, grad_k, n)
 
 
@@ -208,7 +217,7 @@ def _by_columns(k, f, n: tl.constexpr, POWER: tl.constexpr):
     total = k[0] * f[0]
     for i in tl.static_range(1, n):
         total += k[i] * f[i]
-    return 1.0 / tl.where(tl.arange(0, POWER)[None, :] < n, total, 1.0)
+    return _inverse(tl.where(tl.arange(0, POWER)[None, :] < n, total, 1.0))
 
 
 @triton.jit
@@ -216,8 +225,15 @@ def _by_rows(k, g, n: tl.constexpr):
     """f = 1 / K g."""
     f = ()
     for i in tl.static_range(n):
-        f = f + (1.0 / tl.sum(k[i] * g, axis=1, keep_dims=True),)
+        f = f + (_inverse(tl.sum(k[i] * g, axis=1, keep_dims=True)),)
     return f
+
+
+@triton.jit
+def _inverse(x):
+    """1 / x for x > 0, in two instructions. A division takes more, which scale x."""
+    root = tl.rsqrt(x)
+    return root * root
 
 
 @triton.jit
@@ -248,6 +264,30 @@ def _step_back(k, before, f, grad_k, grad_f, grad_g, n: tl.constexpr, POWER: tl.
         added = added + (grad_k[i] + by_rows[i] * g + before[i] * by_columns,)
         grad_before = grad_before + (tl.sum(k[i] * by_columns, axis=1, keep_dims=True),)
     return added, grad_before
+
+
+@triton.jit
+def _part_back(k, start, f, grad_k, grad_f, grad_g, STEPS: tl.constexpr, n: tl.constexpr,
+               POWER: tl.constexpr):
+    """Go back through the STEPS steps that led from `start` to f."""
+    fs = (start,)
+    for t in tl.static_range(STEPS - 1):
+        fs = fs + (_by_rows(k, _by_columns(k, fs[t], n, POWER), n),)
+    fs = fs + (f,)
+    for t in tl.static_range(STEPS):
+        grad_k, grad_f = _step_back(k, fs[STEPS - 1 - t], fs[STEPS - t], grad_k, grad_f, grad_g, n,
+                                    POWER)
+        grad_g = tl.zeros_like(grad_g)
+    return grad_k, grad_f
+
+
+@triton.jit
+def _chosen(condition, a, b, n: tl.constexpr):
+    """The columns a if the condition holds, else b."""
+    chosen = ()
+    for i in tl.static_range(n):
+        chosen = chosen + (tl.where(condition, a[i], b[i]),)
+    return chosen
 
 
 @triton.jit

@@ -35,7 +35,7 @@ from geolab.kernels.launch import buffer, expanded, twin
 from geolab.kernels.tiles import Layout, ReadGradients, Write, WriteGradients
 
 # for bfloat16 states of up to four streams
-FORWARD, BACKWARD = Layout(64, 64, 8, stages=3), Layout(16, 64, 4, stages=3)
+FORWARD, BACKWARD = Layout(64, 64, 8, stages=3), Layout(16, 128, 8, 3, programs=1)
 
 
 @twin

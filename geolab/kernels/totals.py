@@ -1,4 +1,4 @@
-"""Sums over programs: each program writes a part of its own, and one launch adds them up in their
+"""Sums over programs: each program writes a part of its own, and one launch adds them up in a fixed
 order, so that a result is the same in every run.
 """
 
@@ -8,7 +8,9 @@ from torch import Tensor
 
 from geolab.kernels.launch import INTERPRETED, buffer, cdiv
 
-ADDED = 32768 if INTERPRETED else 1024  # sums in a program of `_add_up`
+# sums in a program of `_add_up`, and how many parts of each it reads at once: one after the other,
+# they would wait for one another
+ADDED, AT_ONCE = (32768, 1) if INTERPRETED else (128, 16)
 
 
 def parts_of(total: Tensor, parts: int) -> Tensor:
@@ -26,31 +28,33 @@ def add_up(*sums: tuple[Tensor | None, Tensor | None]) -> None:
     given = [item for parts, total in left for item in (parts, total, len(parts), total.numel())]
     programs = sum(cdiv(total.numel(), ADDED) for _, total in left)
     if left:
-        _add_up[(programs,)](*given, *given[:4] * (4 - len(left)), ADDED)
+        _add_up[(programs,)](*given, *given[:4] * (4 - len(left)), ADDED, AT_ONCE)
 
 
 # ---------------------------------------------------------------- in Triton
 
 @triton.jit(do_not_specialize=["parts_a", "parts_b", "parts_c", "parts_d"])
 def _add_up(A, OF_A, parts_a, size_a, B, OF_B, parts_b, size_b, C, OF_C, parts_c, size_c, D, OF_D,
-            parts_d, size_d, NUMBERS: tl.constexpr):
-    """Write the sums of up to four lists of parts, in their order."""
+            parts_d, size_d, NUMBERS: tl.constexpr, AT_ONCE: tl.constexpr):
+    """Write the sums of up to four lists of parts, list by list."""
     program, of_a, of_b = tl.program_id(0), tl.cdiv(size_a, NUMBERS), tl.cdiv(size_b, NUMBERS)
     of_c = tl.cdiv(size_c, NUMBERS)
     if program < of_a:
-        _add(A, OF_A, parts_a, size_a, program, NUMBERS)
+        _add(A, OF_A, parts_a, size_a, program, NUMBERS, AT_ONCE)
     elif program < of_a + of_b:
-        _add(B, OF_B, parts_b, size_b, program - of_a, NUMBERS)
+        _add(B, OF_B, parts_b, size_b, program - of_a, NUMBERS, AT_ONCE)
     elif program < of_a + of_b + of_c:
-        _add(C, OF_C, parts_c, size_c, program - of_a - of_b, NUMBERS)
+        _add(C, OF_C, parts_c, size_c, program - of_a - of_b, NUMBERS, AT_ONCE)
     else:
-        _add(D, OF_D, parts_d, size_d, program - of_a - of_b - of_c, NUMBERS)
+        _add(D, OF_D, parts_d, size_d, program - of_a - of_b - of_c, NUMBERS, AT_ONCE)
 
 
 @triton.jit
-def _add(PARTS, TOTAL, parts, size, program, NUMBERS: tl.constexpr):
-    place = program * NUMBERS + tl.arange(0, NUMBERS)
+def _add(PARTS, TOTAL, parts, size, program, NUMBERS: tl.constexpr, AT_ONCE: tl.constexpr):
+    place, own = program * NUMBERS + tl.arange(0, NUMBERS), tl.arange(0, AT_ONCE)
     total = tl.zeros([NUMBERS], tl.float32)
-    for part in range(parts):
-        total += tl.load(PARTS + part * size.to(tl.int64) + place, mask=place < size, other=0.0)
-    tl.store(TOTAL + place, total, mask=place < size)
+    for first in range(0, parts, AT_ONCE):
+        part = (first + own)[:, None]
+        total += tl.sum(tl.load(PARTS + part * size.to(tl.int64) + place[None, :], other=0.0,
+                                mask=(part < parts) & (place < size)[None, :]), axis=0)
+    tl.store(TOTAL + place, total.to(TOTAL.dtype.element_ty), mask=place < size)

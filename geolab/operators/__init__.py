@@ -6,6 +6,7 @@ from geolab.operators.attend import attend
 from geolab.operators.birkhoff import sinkhorn
 from geolab.operators.cayley import cayley_iterated, cayley_rank2, cayley_skew4, skew
 from geolab.operators.delta import (
+                                    delta_layer,
                                     delta_matrix,
                                     delta_shortcut,
                                     delta_update,
@@ -28,9 +29,9 @@ from geolab.operators.precision import outside_autocast, widened
 from geolab.operators.streams import stream_mix, stream_mix_write, stream_read
 
 __all__ = ["attend", "blend", "cayley_iterated", "cayley_rank2", "cayley_skew4",
-           "circulant_mixture", "constrained_join", "delta_matrix", "delta_shortcut",
-           "delta_update", "diagonal_update", "gated_matrix", "gated_mix", "geodesic",
-           "householder_matrix", "hyper_join", "jpmhc_join", "kronecker_mixture",
+           "circulant_mixture", "constrained_join", "delta_layer", "delta_matrix",
+           "delta_shortcut", "delta_update", "diagonal_update", "gated_matrix", "gated_mix",
+           "geodesic", "householder_matrix", "hyper_join", "jpmhc_join", "kronecker_mixture",
            "midpoint_penalty", "orthostochastic", "outside_autocast", "permutation_mixture",
            "recomputed", "reflect", "rms_linear", "sinkhorn", "skew", "stream_generate",
            "stream_join", "stream_mix", "stream_mix_write", "stream_read", "unit_direction",

@@ -97,6 +97,51 @@ def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tens
         return x + written
 
 
+def delta_layer(x: Tensor, direction: Tensor, value_of: Tensor, rate_of: Tensor, value_map: Tensor,
+                value_bias: Tensor, rate_map: Tensor, rate_bias: Tensor, eps: float,
+                height: float = 4.0) -> Tensor:
+    """The delta update with v = height σ(V u + b) and β = 2 σ(w c + b′), as Deep Delta Learning's
+    authors fuse it (DDL section 4.1). The direction is guarded by eps.
+
+    Arguments:
+        x: the state, (..., d) or (..., d, d_v).
+        direction, value_of, rate_of: h, u and c, each (..., d).
+        value_map, value_bias: V, (d_v, d), and b, (d_v); d_v is 1 for a vector state.
+        rate_map, rate_bias: w, (1, d), and b′, (1).
+        eps: the guard of the normalisation of h.
+        height: the upper limit of v; the published code has 4, the paper 1.
+    Returns: a tensor in the shape and dtype of x. Logits are computed in float32 at least.
+    Raises: ValueError when a tensor has another shape than these.
+    """
+    channels = x.shape[direction.ndim:]
+    if len(channels) > 1 or x.shape[:direction.ndim] != direction.shape:
+        raise ValueError(f"x must have the axes of direction, {tuple(direction.shape)}, and one "
+                         f"for channels or none, got {tuple(x.shape)}")
+    d, d_v = direction.shape[-1], channels[0] if channels else 1
+    wanted = {"value_of": (value_of, direction.shape), "rate_of": (rate_of, direction.shape),
+              "value_map": (value_map, (d_v, d)), "value_bias": (value_bias, (d_v,)),
+              "rate_map": (rate_map, (1, d)), "rate_bias": (rate_bias, (1,))}
+    for name, (tensor, shape) in wanted.items():
+        if tensor.shape != shape:
+            raise ValueError(f"{name} must have the shape {tuple(shape)}, "
+                             f"got {tuple(tensor.shape)}")
+    if kernels.serves(x) and kernels.holds(value_map):
+        return kernels.TWINS["delta_layer"](x, direction, value_of, rate_of, value_map, value_bias,
+                                            rate_map, rate_bias, eps, height)
+    with outside_autocast(x):
+        value = height * _linear(value_of, value_map, value_bias).sigmoid()
+        rate = 2 * _linear(rate_of, rate_map, rate_bias).sigmoid()
+    value = value if channels else value.squeeze(-1)
+    return delta_update(x, direction, value, rate.squeeze(-1), eps=eps)
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """W x + b in float32 at least, whose backward pass leaves autocast too."""
+    x, weight, bias = map(widened, (x, weight, bias))
+    rows = product(x.reshape(x.shape[:-1].numel(), x.shape[-1]), weight.mT)
+    return rows.view(*x.shape[:-1], len(weight)) + bias
+
+
 def diagonal_update(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor) -> Tensor:
     """X + β ⊙ (h − α X): each feature is erased and written at its own rate (MGT eq. 7).
 

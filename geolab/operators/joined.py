@@ -7,7 +7,7 @@ is one `stream_generate`, L − 1 times `stream_join`, and one `stream_mix_write
 `stream_read` after each of the first two. This is the same function as one operator after the
 other. Joined, its kernels form the gradient of Z in one place and never write it. They serve up to
 four streams, or eight that aren't mixed, on GPUs with 212 KB of shared memory for a program.
-Compiled for Hopper, a thread of the backward pass keeps all but 40 bytes in registers.
+Compiled for Hopper, a thread of the backward pass keeps all but 24 bytes in registers.
 
 Legend: n streams, d features per stream, O outputs of W, ... any leading axes (batch, position).
 """

@@ -20,6 +20,16 @@ def test_the_stored_layouts_are_those_that_ship_and_those_that_are_tried(name):
         assert [row["ships"] for row in own].count(True) == 2
 
 
+@pytest.mark.parametrize("name", ["layouts.json", "layouts_sm100.json"])
+def test_the_history_of_sinkhorn_that_ships_holds_65536_matrices_at_once(name):
+    rows = {row["kept"]: row for row in read(FOLDER / name)["rows"]
+            if (row["operator"], row["N"]) == ("sinkhorn", 65536)}
+    assert [*rows] == [*layouts.HISTORIES]
+    ships = rows[layouts.birkhoff.EVERY]
+    assert ships["ships"] and ships["waves"] <= 1 < rows[19]["waves"] and not ships["stack"]
+    assert rows[0]["bytes"] > 2 * ships["bytes"]  # a history in memory
+
+
 def test_a_layout_is_put_back():
     before = layouts.layouts("stream_join", "forward")
     with layouts.laid_out("stream_join", "forward", before[1]):

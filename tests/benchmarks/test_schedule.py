@@ -12,6 +12,7 @@ VECTORS = {  # of a sublayer, at n streams: forward and backward
     "a kernel per operator": lambda n: (4 * n + 2, 13 * n + 3),
     "a sublayer alone": lambda n: (4 * n + 2, 7 * n + 4),
     "two phases, joined": lambda n: (3 * n + 2, 4 * n + 4),
+    "two phases, joined, with a norm": lambda n: (3 * n + 2, 4 * n + 5),
     "two phases, joined, states recomputed": lambda n: (3 * n + 2, 7 * n + 6),
     "TileKernels, ∂X in place": lambda n: (4 * n + 2, 9 * n + 3),
     "TileKernels, states recomputed": lambda n: (4 * n + 2, 10 * n + 5),
@@ -55,7 +56,7 @@ def test_hyper_connections_and_jpmhc_take_few_launches_more():
 
 def test_it_writes_what_it_prints(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(schedule, "COUNTED", {})
-    monkeypatch.setattr(schedule, "STEPS", ())
+    monkeypatch.setattr(schedule, "STEPS", {})
     schedule.main(["--streams", "4", "--out", str(tmp_path / "schedule.json")])
     rows = json.loads((tmp_path / "schedule.json").read_text())["rows"]
     assert [(row["schedule"], sum(row["vectors"])) for row in rows] == [

@@ -15,35 +15,39 @@ from geolab.kernels import launch
 # backward pass. rms_linear's backward pass also reads its 24 outputs, and writes and reads their
 # gradient in another form, with one more number. Coefficients that tokens share have a gradient per
 # token, which PyTorch adds up.
-KEPT = {"delta_update": (1 + 1,) * 2, "delta_update, d_v = 4": (4 + 1,) * 2,
+KEPT = {"delta_layer, d_v = 4": (3 * 5, 5 * 5),  # v and β are written and read, too
+        "delta_update": (1 + 1,) * 2, "delta_update, d_v = 4": (4 + 1,) * 2,
         "rms_linear": (1, 1 + 3 * 24 + 2),
         "stream_mix_write, shared": (0, 4 + 16),
         "stream_join": (1 + 4, 3 * 24 + 4 + 2 * 4),
         "constrained_join": (1 + 4 + 2 * 24, 3 * 24 + 3 + 3 * 4),
         "constrained_join, H = I": (1 + 4 + 2 * 8, 3 * 8 + 3 + 3 * 4),
         "constrained_join, guarded": (1 + 4 + 2 * 24, 3 * 24 + 3 + 3 * 4),
+        "constrained_join, corners": (1 + 4 + 2 * 12, 3 * 12 + 3 + 3 * 4),
         "constrained_join, single pass": (1 + 2 * 24, 3 * 24 + 3)}
 # Vectors per token beyond the floor: the coefficients stand between two phases, and the second one
 # of the forward pass reads Z again. The backward pass also reads Z and ∂u for ∂a, and with a norm
 # it writes ∂u first.
 JOINED = ("stream_join", "constrained_join", "constrained_join, H = I", "constrained_join, guarded",
-          "constrained_join, single pass")
+          "constrained_join, single pass", "constrained_join, corners")
 AGAIN = dict.fromkeys(JOINED, (4, 4 + 1))
-LAUNCHES = {"rms_linear": (2, 2)} | dict.fromkeys(JOINED, (3, 3))
+LAUNCHES = {"rms_linear": (2, 2), "delta_layer, d_v = 4": (2, 3)} | dict.fromkeys(JOINED, (3, 3))
 # Bytes of a pass: the programs' partial sums, and α; W, padded to 16 or 32 outputs, written and
 # read; with a guard the divisors of 19 rounds, for all matrices of a program
-PARTS = {"diagonal_update": (8, 8), "rms_linear": (8 * 32 * 4 * 96, 0),
+PARTS = {"diagonal_update": (8, 8), "delta_layer, d_v = 4": (0, 8 * 5 * 97),
+         "rms_linear": (8 * 32 * 4 * 96, 0),
          "stream_join": (8 * 32 * 4 * 96, 0),
          "constrained_join": (8 * 32 * 4 * 96 + 4 * 27, 8 * 27),  # with s and the bias
          "constrained_join, single pass": (8 * 32 * 4 * 96 + 4 * 27, 8 * 27),
          "constrained_join, H = I": (8 * 16 * 4 * 96 + 4 * 10, 8 * 10),
+         "constrained_join, corners": (8 * 16 * 4 * 96 + 4 * (15 + 64), 8 * 15 + 4 * 64),
          "constrained_join, guarded": (8 * 32 * 4 * 96 + 4 * 27, 8 * (27 + 19 * 8 * 1024))}
 
-for of in (LAUNCHES, PARTS):
-    of["constrained_join, normed"] = of["constrained_join"]
-KEPT["constrained_join, normed"] = (1 + 4 + 2 * 24, 3 * 24 + 3 + 4 * 4)  # a is read once more
-AGAIN["constrained_join, normed"] = (4, 4 + 1 + 1)
-AGAIN["constrained_join, normed"] = (4, 4 + 1 + 1)
+for joined in [name for name in JOINED if name.startswith("constrained_join")]:
+    LAUNCHES[f"{joined}, normed"], PARTS[f"{joined}, normed"] = LAUNCHES[joined], PARTS[joined]
+    there, back = KEPT[joined]
+    KEPT[f"{joined}, normed"] = (there, back + 4)  # a is read once more
+    AGAIN[f"{joined}, normed"] = (4, 4 + 1 + 1)
 # each stream has a sum and a deviation. W and its gradient, which are written and read, have a row
 # per stream and logit, and forward a row per stream's sum
 LAUNCHES["hyper_join"] = (4, 4)

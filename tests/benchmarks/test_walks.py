@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks.walks import Call, block, grafting, verdict, walk
+from benchmarks.walks import Call, block, grafting, hops, verdict, walk
 from geolab.checks import require_count
 
 

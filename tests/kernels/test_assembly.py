@@ -52,13 +52,11 @@ def test_every_kernel_compiles_forward_and_backward(rows):
         assert len(kernels) >= 2, name
 
 
-def test_no_kernel_spills_but_one_that_was_the_fastest_all_the_same(rows):
-    """Of the layouts that an H100 tried, the fastest backward pass between sublayers spills ten
-    registers at most.
-    """
+def test_no_kernel_spills_but_the_backward_pass_between_sublayers(rows):
+    """It spills six registers. Of the layouts that an H100 tried, the fastest one spilled ten."""
     spilled = {(row["operator"], row["kernel"]) for row in rows if row["stack"]}
     assert spilled <= {(name, "_backward") for name in JOINED}
-    assert max(row["stack"] for row in rows) <= 40
+    assert max(row["stack"] for row in rows) <= 24
 
 
 def test_the_state_moves_16_bytes_at_a_time(rows):

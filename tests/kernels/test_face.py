@@ -188,6 +188,9 @@ REFUSED = [  # a case, the place of the argument that is changed, how, and words
     ("delta_update", 3, lambda x: x[:, None],
      r"beta must be one number per direction, got \(3, 1\) with"),
     ("delta_update, d_v = 4", 0, more, "x must have as many axes as direction"),
+    ("delta_layer, d_v = 4", 0, more, "x must have the axes of direction"),
+    ("delta_layer, d_v = 4", 3, fewer, r"rate_of must have the shape \(3, 8\)"),
+    ("delta_layer, d_v = 4", 4, fewer, r"value_map must have the shape \(4, 8\)"),
     ("diagonal_update", 1, fewer, r"update must have the shape of x, \(3, 8\), got \(3, 7\)"),
     ("diagonal_update", 2, lambda x: x[:1], r"beta must have the shape of x, .* got \(1, 8\)"),
     ("diagonal_update", 3, lambda x: x.expand(2), r"alpha must be one number, got shape \(2,\)"),
@@ -223,7 +226,11 @@ def test_an_option_that_there_is_not_is_refused_alike(options, message, mode):
 
 
 def axes(name):
-    """The axes of an operator's inputs. Matrices have no d, and those of cayley_skew4 are 4 x 4."""
+    """The axes of an operator's inputs. Matrices have no d, and those of cayley_skew4 are 4 x 4. No
+    streams have no shifts.
+    """
+    if "corners" in name:
+        return "N", "d"
     if CASES[name].kind != "matrices":
         return "N", "n", "d"
     return ("N",) if name == "cayley_skew4" else ("N", "n")

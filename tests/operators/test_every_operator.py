@@ -142,6 +142,10 @@ EXAMPLES = {
         [*each(4), (1, 0, 1, 0), (1, 1, 1, 0)],
         lambda *x: operators.delta_update(*x, eps=0.0), streams=(1, 4),
         loud=True),
+    "delta_layer": Example(
+        lambda n, draw: (draw(N, D, n), *(draw(N, D) for _ in range(3)), draw(n, D) / D**0.5,
+                         draw(n), draw(1, D) / D**0.5, draw(1)), each(8),
+        lambda *x: operators.delta_layer(*x, EPS), streams=(1, 4), noisy=True, loud=True),
     "delta_update, guarded": Example(
         lambda n, draw: (draw(N, D), draw(N, D), draw(N), draw(N)),
         [*each(4)], lambda *x: operators.delta_update(*x, eps=EPS), streams=VECTOR,
@@ -221,10 +225,10 @@ EXAMPLES = {
 }
 TOOLS = {"outside_autocast", "recomputed", "widened"}  # they compute nothing
 KEEPS = {  # the dtype of its inputs; the others answer in float32 at least
-    "attend", "constrained_join", "delta_matrix", "delta_shortcut", "delta_update",
-    "diagonal_update",
-    "gated_mix", "householder_matrix", "hyper_join", "jpmhc_join", "midpoint_penalty", "reflect",
-    "skew", "stream_generate", "stream_join", "stream_mix", "stream_mix_write", "stream_read"}
+    "attend", "constrained_join", "delta_layer", "delta_matrix", "delta_shortcut", "delta_update",
+    "diagonal_update", "gated_mix", "householder_matrix", "hyper_join", "jpmhc_join",
+    "midpoint_penalty", "reflect", "skew", "stream_generate", "stream_join", "stream_mix",
+    "stream_mix_write", "stream_read"}
 READS_NUMBERS = {"delta_matrix", "householder_matrix", "reflect"}  # to refuse another length
 TWINS = [name for name in EXAMPLES if name.split(",")[0] in kernels.TWINS]
 every_example = pytest.mark.parametrize("name", EXAMPLES)

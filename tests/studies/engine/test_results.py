@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.kernels import ALL, file_of
+from benchmarks.cases import CASES
+from benchmarks.kernels import file_of
 from studies.engine import results
 from studies.engine.results import interval, read, record
 from studies.experiments.registry import MEASUREMENTS, STUDIES
@@ -74,7 +75,7 @@ def test_no_stored_file_was_edited_and_each_has_the_command_that_makes_it(path):
     read(path)
     if path.name.startswith("kernels_"):
         whole = path.name.partition(".")[0] + ".json"
-        assert path.name in {file_of(Path(whole), name).name for name in ALL}
+        assert path.name in {file_of(Path(whole), name).name for name in CASES}
         assert f"results/{whole}" in TOLD
     elif named := re.fullmatch(r"(\w+)\.(\w+)\.json", path.name):
         study = {**STUDIES, **MEASUREMENTS}[named[1]]
