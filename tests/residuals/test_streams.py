@@ -110,7 +110,7 @@ def benchmark_mhc(residual, x, f):
         {}, {"streams": 3, "steps": 4, "alpha": 0.5, "temperature": 2.0},
         {"retraction": "exact", "alpha": 3.0}, {"norm": "rms"},
         {"ends": "split", "write_scale": False})),
-    (benchmark_mhc, "benchmark-mhc", {})], ids=str)
+    (benchmark_mhc, "benchmark-mhc", {})], ids=lambda x: getattr(x, "__name__", str(x)))
 def test_a_step_is_the_paper_s_equation(by_hand, name, options):
     residual, f = made(name, **options), sublayer()
     streams = () if name == "benchmark-mhc" else (residual.streams,)
