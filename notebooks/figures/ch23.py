@@ -75,8 +75,8 @@ def draw_room(rounds: int) -> Figure:
 
 def fits() -> HTML:
     """The registers of geolab's backward kernel, by what they hold."""
-    figure, axes = canvas(1.5, xlim=(-6, 306), ylim=(-1.6, 2.0))
-    parts = ((OWN, DARK, "square,\ngradient"), (HELD, ACCENT, "vectors,\nat most"),
+    figure, axes = canvas(1.5, xlim=(-6, 262), ylim=(-1.6, 2.0))
+    parts = ((OWN, DARK, "square,\ngradient"), (HELD, ACCENT, "vectors"),
              (BUILT["registers"] - OWN - HELD, PALE, "all else"),
              (REGISTERS - BUILT["registers"], FREE, "free"))
     strip(axes, 0, [(count, color) for count, color, _ in parts])
@@ -93,9 +93,9 @@ def fits() -> HTML:
         "Of 255 registers the square and its gradient take 32, the vectors of the history at most "
         "36, all else 45. 142 are free.",
         caption="geolab's backward kernel for twenty rounds of 4 × 4, compiled for an H100. The "
-                "compiler tells the sum, 113, and we count the parts: five vectors are kept, and "
-                "four more are there while a part of the rounds is walked back. All else: f̄, ḡ, "
-                "r, c, addresses, and so on.")
+                "compiler tells the sum, 113, and we count the parts: at most five vectors are "
+                "kept, and four more are there while a part of the rounds is walked back. All "
+                "else: f̄, ḡ, r, c, addresses, and so on.")
 
 
 # ---------------------------------------------------------------- the rounds of the small square
