@@ -69,7 +69,7 @@ def hyper_coefficients(x: Tensor, maps: Maps, eps: float,
     with outside_autocast(x):
         normal, _, inverse = torch.native_layer_norm(widened(x), (d,), None, None, eps)
         # the layer norm is 0 where the square of a length has left the range of its dtype
-        numbers = linear(normal, widened(maps.weight)).masked_fill(inverse == 0, torch.nan)
+        numbers = linear(normal, maps.weight.to(normal.dtype)).masked_fill(inverse == 0, torch.nan)
         scales = torch.cat([scale[:1], scale[1:].expand(n + 1)])
         rows = maps.bias.view(n, n + 2) + scales * (numbers.tanh() if tanh else numbers)
     write, read, columns = rows.split([1, 1, n], dim=-1)

@@ -8,6 +8,7 @@ H = I and ε′ = 1e-6 besides. (In transformers: `models/deepseek_v4/modeling_d
 Legend: B batch, T positions, D width, n streams.
 """
 
+from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +28,7 @@ from geolab.operators import (
 from geolab.operators.generate import Maps
 from geolab.operators.joined import Form
 from geolab.operators.streams import Unwritten
-from geolab.residuals.base import Normed, Sublayer, parted
+from geolab.residuals.base import Normed
 from geolab.residuals.mixing import MIXES, mixes
 from geolab.residuals.streams import StreamCoefficients, Streams
 from geolab.residuals.weights import Weight, normal_matrix, put
@@ -217,11 +218,6 @@ class ConstrainedStreams(Streams):
             found["norm_eps"] = removed
         return found
 
-    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        if self.joins:
-            return self.step(state, parted(sublayer)).written()
-        return super().forward(state, sublayer)
-
     def step(self, state: Tensor | Unwritten, sublayer: Normed) -> Unwritten:
         """Do the step of `forward` without its last write, from a state that is written or not."""
         if not self.maps.fits:
@@ -242,3 +238,7 @@ class ConstrainedStreams(Streams):
 
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         return self.maps.at(state.flatten(-2))
+
+    @abstractmethod
+    def reduce(self, state: Tensor) -> Tensor:
+        """state -> (B, T, D)."""

@@ -22,7 +22,7 @@ from geolab.operators import hyper_join
 from geolab.operators.generate import Maps
 from geolab.operators.hyper import hyper_coefficients
 from geolab.operators.streams import Unwritten
-from geolab.residuals.base import Normed, Sublayer, parted
+from geolab.residuals.base import Normed
 from geolab.residuals.streams import StreamCoefficients, Streams
 from geolab.residuals.weights import Weight, put, zero_matrix
 
@@ -72,11 +72,6 @@ class HyperConnections(Streams):
         put(self.static, torch.cat([torch.ones(n, 1), read, torch.eye(n)], dim=-1).flatten())
         if self.dynamic:
             nn.init.constant_(self.scale, 0.01)
-
-    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        if self.joins:
-            return self.step(state, parted(sublayer)).written()
-        return super().forward(state, sublayer)
 
     def step(self, state: Tensor | Unwritten, sublayer: Normed) -> Unwritten:
         """Do the step of `forward` without its last write, from a state that is written or not."""

@@ -31,7 +31,7 @@ from geolab.operators import cayley_iterated, cayley_skew4, jpmhc_join, skew, wi
 from geolab.operators.generate import Maps
 from geolab.operators.jpmhc import Turn, shares
 from geolab.operators.streams import Unwritten
-from geolab.residuals.base import Normed, Sublayer, parted
+from geolab.residuals.base import Normed
 from geolab.residuals.mixing import mixes
 from geolab.residuals.streams import StreamCoefficients, Streams
 from geolab.residuals.weights import LayerNorm, Linear, Weight, put, zero
@@ -119,11 +119,6 @@ class JPmHC(Streams):
         if self.ends == "scaled":
             return x.unsqueeze(-2) * self.entry().to(x.dtype)
         return super().expand(x)
-
-    def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        if self.joins:
-            return self.step(state, parted(sublayer)).written()
-        return super().forward(state, sublayer)
 
     def step(self, state: Tensor | Unwritten, sublayer: Normed) -> Unwritten:
         """Do the step of `forward` without its last write, from a state that is written or not."""

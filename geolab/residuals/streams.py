@@ -56,8 +56,10 @@ class Streams(Residual):
         return x.unsqueeze(-2).repeat_interleave(self.streams, dim=-2)
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        read, write, mix = self.coefficients(state)
         sublayer = parted(sublayer)
+        if self.joins and "coefficients" not in vars(self):  # a probe may put others in their place
+            return self.step(state, sublayer).written()
+        read, write, mix = self.coefficients(state)
         u = stream_read(state, read, norm=sublayer.norm)
         return stream_mix_write(state, mix, write, sublayer.f(u))
 
