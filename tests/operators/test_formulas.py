@@ -129,8 +129,37 @@ def direction(h, eps=0.0):
     return h / (h.square().sum(-1, keepdim=True) + eps**2).sqrt()
 
 
+def over_rms(x, eps):
+    return x / (x.square().mean(-1, keepdim=True) + eps).sqrt()
+
+
+def layer_normed(x):
+    return over_rms(x - x.mean(-1, keepdim=True), EPS)
+
+
 def generated(x, weight, eps):
-    return (x / (x.square().mean(-1, keepdim=True) + eps).sqrt()) @ weight.mT
+    return over_rms(x, eps) @ weight.mT
+
+
+def layer(x, h, u, c, value_map, value_bias, rate_map, rate_bias):
+    """DDL's update with v = 4σ(V u + b) and β = 2σ(w c + b′)."""
+    v = 4 * (torch.einsum("vd,...d->...v", value_map, u) + value_bias).sigmoid()
+    beta = 2 * (torch.einsum("d,...d->...", rate_map[0], c) + rate_bias[0]).sigmoid()
+    return delta(x, h, v, beta, eps=EPS)
+
+
+def attended(x, query):
+    """Σ αₛ xₛ, α ∝ exp(wᵀ xₛ / rms xₛ)."""
+    shares = (over_rms(x, EPS) @ query).exp()
+    return read(x, shares / shares.sum(-1, keepdim=True))
+
+
+def attended_normed(x, query):
+    """The same of xₛ / rms xₛ, all but the last, with logits over √d and weights that sum to k."""
+    k, d = x.shape[-2] - 1, x.shape[-1]
+    x = over_rms(x[..., :k, :], EPS)
+    shares = (x @ query / d**0.5).exp()
+    return read(x, k * shares / shares.sum(-1, keepdim=True))
 
 
 def written(x, h, b, update):
@@ -162,12 +191,40 @@ def constrained(x, given, update, weight, scale, bias, old=None, made=None, guar
     return (z, read(z, a), b) if old is None else (z, read(z, old), b, a)
 
 
+def hyper(x, given, update, weight, scale, table, bound=torch.tanh):
+    """HC's write, then its coefficients: a row [bᵢ | aᵢ | row i of A] for each stream; H = Aᵀ."""
+    n = x.shape[-2]
+    z = written(x, given[..., :n, :], given[..., n, :], update)
+    b, a, h = torch.zeros_like(z[..., 0]), torch.zeros_like(z[..., 0]), torch.zeros_like(z @ z.mT)
+    for i in range(n):
+        numbers = bound(torch.einsum("kd,...d->...k", weight, layer_normed(z[..., i, :])))
+        row = table[i * (n + 2):(i + 1) * (n + 2)]
+        b[..., i] = row[0] + scale[0] * numbers[..., 0]
+        a[..., i] = row[1] + scale[1] * numbers[..., 1]
+        for j in range(n):
+            h[..., j, i] = row[2 + j] + scale[1] * numbers[..., 2 + j]
+    return z, read(z, a), torch.cat([h, b.unsqueeze(-2)], -2)
+
+
+def turned(x, given, update, weight, scale, bias, stretch, shift):
+    """JPmHC's write, then its coefficients, at τ = 1."""
+    n = x.shape[-2]
+    z = written(x, given[..., :n, :], given[..., n, :], update)
+    logits = (stretch * layer_normed(z.flatten(-2)) + shift) @ weight.mT + bias
+    of_a, of_b, of_h = logits.unflatten(-1, (3, n, n)).unbind(-3)
+    a = of_a.softmax(-1).sum(-2) / n
+    b = scale * of_b.mT.softmax(-1).mT.sum(-1)
+    return z, read(z, a), torch.cat([iterated(of_h - of_h.mT), b.unsqueeze(-2)], -2)
+
+
 def squared(of):
     """A function of n × n logits, of the same as a vector."""
     return lambda z: of(z.unflatten(-1, 2 * (int(z.shape[-1]**0.5),)))
 
 
 FORMULAS = {
+    "attend": attended,
+    "attend, normed": attended_normed,
     "blend": blend,
     "cayley_iterated": iterated,
     "cayley_rank2": plane,
@@ -181,6 +238,7 @@ FORMULAS = {
     "constrained_join, H = I": constrained,
     "constrained_join, mixture": partial(
         constrained, made=lambda z: mixture(z, shift_matrices(z.shape[-1]))),
+    "delta_layer": layer,
     "delta_matrix": lambda k, beta: eye(k) - share(beta) * outer(k, k),
     "delta_shortcut": lambda x, k, beta: delta(x, k, 0 * beta, beta),
     "delta_update": delta,
@@ -192,6 +250,9 @@ FORMULAS = {
     "gated_mix": lambda x, u, v, beta, k, gate: blend(plane(u, v, beta), reflection(k), gate) @ x,
     "geodesic": geodesic,
     "householder_matrix": reflection,
+    "hyper_join": hyper,
+    "hyper_join, unbounded": partial(hyper, bound=lambda numbers: numbers),
+    "jpmhc_join": turned,
     "kronecker_mixture": kronecker,
     "midpoint_penalty": lambda gate: 1 - (2 * gate - 1)**2,
     "orthostochastic": orthostochastic,
@@ -234,17 +295,28 @@ def test_inputs_may_be_strided_and_stay_as_they_were(name):
     assert all(map(torch.equal, apart, inputs))
 
 
-OF_ALL_TOKENS = ("diagonal_update", "rms_linear", "stream_generate", "constrained", "stream_join")
+OF_ALL_TOKENS = {  # an operator, and the places of the inputs that all tokens share
+    "attend": (1,), "constrained_join": (3, 4, 5), "delta_layer": (4, 5, 6, 7),
+    "diagonal_update": (3,), "hyper_join": (3, 4, 5), "jpmhc_join": (3, 4, 5, 6, 7),
+    "rms_linear": (1,), "stream_generate": (1,), "stream_join": (4,)}
 
 
-@pytest.mark.parametrize("name", [name for name in EXAMPLES if not name.startswith(OF_ALL_TOKENS)])
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_leading_axes_are_one_token_each(name):
     inputs = [x.double() for x in given(name, EXAMPLES[name].streams[-1])]
-    together = operator(name)(*inputs)
-    alone = torch.stack([operator(name)(*(x[i] for x in inputs)) for i in range(N)])
-    assert_close(alone, together)
-    assert_close(operator(name)(*(x[:, None] for x in inputs)), together[:, None])
-    assert operator(name)(*(x[:0] for x in inputs)).shape == (0, *together.shape[1:])
+    shared = OF_ALL_TOKENS.get(name.split(",")[0], ())
+
+    def of(tokens):
+        return results(operator(name)(*(x if place in shared else tokens(x)
+                                        for place, x in enumerate(inputs))))
+
+    together, beside, none = of(lambda x: x), of(lambda x: x[:, None]), of(lambda x: x[:0])
+    alone = [torch.stack(one) for one in zip(*(of(lambda x, i=i: x[i]) for i in range(N)),
+                                             strict=True)]
+    for place, wanted in enumerate(together):
+        assert_close(alone[place], wanted)
+        assert_close(beside[place], wanted[:, None])
+        assert none[place].shape == (0, *wanted.shape[1:])
 
 
 FEWER = {"stream_read": [(1,)], "stream_mix": [(1,)], "stream_mix_write": [(1,), (2,)],

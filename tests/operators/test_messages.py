@@ -5,14 +5,16 @@ import torch
 from torch import ones
 
 from geolab import operators
+from geolab.operators.generate import Maps
+from geolab.operators.joined import Form
 from geolab.residuals.mixing import mixes
 
 K, LONG = operators.unit_direction(ones(2, 3)), torch.tensor([3.0, 4.0])
 X, W = ones(3, 4, 5), ones(24, 20)
 
 
-def joined(weight=W, scale=ones(3), bias=ones(24), **options):
-    return operators.constrained_join(X, None, None, weight, scale, bias, 1e-5, **options)
+def joined(weight=W, scale=ones(3), bias=ones(24), read=None, **form):
+    return operators.constrained_join(X, Maps(weight, scale, bias), Form(**form), read)
 
 
 REFUSED = [
@@ -45,8 +47,11 @@ REFUSED = [
     (lambda: joined(scale=ones(4)), "scale must have 3 rows for 4 streams, got 4"),
     (lambda: joined(bias=ones(23)), "bias must have 24 rows for 4 streams, got 23"),
     (lambda: joined(iterations=0), "iterations must be at least 1, got 0"),
-    (lambda: joined(guard=-1.0), "guard must be at least 0, got -1.0"),
-    (lambda: joined(write_guard=-1.0), "write_guard must be at least 0, got -1.0"),
+    (lambda: joined(order="rows"),
+     "order must be one of 'column-row', 'row-column', got 'rows'"),
+    (lambda: joined(eps=-2.0), "eps must be at least 0, got -2.0"),
+    (lambda: joined(write_eps=-1.0), "write_eps must be at least 0, got -1.0"),
+    (lambda: joined(norm_eps=-1.0), "norm_eps must be at least 0, got -1.0"),
     (lambda: joined(read=ones(3, 5)), "read must have 4 features .*"),
     (lambda: operators.permutation_mixture(ones(5), 3), "logits must have 6 features along .*"),
     (lambda: operators.permutation_mixture(ones(5), 7),
