@@ -63,7 +63,9 @@ def test_no_kernel_spills_but_the_backward_pass_between_sublayers(rows):
 def test_the_state_moves_16_bytes_at_a_time(rows):
     for row in rows:
         if row["operator"] in STATE and row["kernel"] != "_pack":  # which moves W alone
-            assert row["loads"].get("16"), row
+            # the threads of a joined backward pass share few features each
+            wide = {"8", "16"} if (row["operator"], row["kernel"]) in NARROW else {"16"}
+            assert wide & set(row["loads"]), row
             narrow = {width: count for side in ("loads", "stores")
                       for width, count in row[side].items() if width in ("1", "2")}
             # a tile of the outputs' gradient, in halves, has a number per thread
