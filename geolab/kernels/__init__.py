@@ -85,12 +85,17 @@ def joins(x: Tensor, outputs: int, mixed: bool = True) -> bool:
             and serves(x) and _runs_joined(x.device))
 
 
+def holds(x: Tensor) -> bool:
+    """Return whether a program holds the rows of x (..., n, d) in registers."""
+    n, d = x.shape[-2:]
+    return n > 0 and d <= MOST_HELD[0] and n * d <= MOST_HELD[1]
+
+
 def takes(x: Tensor, norm: Callable | None) -> tuple[Tensor, float] | None:
     """Return the weight and the guard of an RMS norm that a program which reads the state x
     (..., n, d) takes in the same pass, or None. A module is PyTorch's own, and nobody looks at it.
     """
-    n, d = x.shape[-2:]
-    if norm is None or not n or d > MOST_HELD[0] or n * d > MOST_HELD[1]:
+    if norm is None or not holds(x):
         return None
     if isinstance(norm, tuple):
         return norm
