@@ -164,9 +164,10 @@ class DeltaRule(Residual):
             return False
         if self.gate_logits == "half" and torch.is_autocast_enabled(state.device.type):
             return False
-        return makes_rates(state, self.value_head.weight) and all(
+        return all(
             type(head) is Linear and type(head.weight) is nn.Parameter and untouched(head)
-            and head.in_features == self.width for head in (self.value_head, self.beta_head))
+            and head.in_features == self.width for head in (self.value_head, self.beta_head)
+        ) and makes_rates(state, self.value_head.weight)
 
     def coefficients(self, x: Tensor, sublayer: Sublayer,
                      state: Tensor | None = None) -> DeltaCoefficients:
