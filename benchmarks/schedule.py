@@ -193,6 +193,7 @@ def launches(residual: str, mode: str = "always", N: int = 80, d: int = 1024, ap
 STEPS = {
     "mhc": {}, "mhc, H = I": {"without": ("mix",)}, "mhc, guarded": {"eps": 1e-6},
     "mhc, corners": {"mix": "permutations"}, "single-pass": {}, "hyper": {}, "jpmhc": {},
+    "attnres": {}, "delta": {}, "delta-matrix": {},
 }
 COUNTED = {
     "eager": partial(per_sublayer, one_at_a_time, "never", torch.float32),

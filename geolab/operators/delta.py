@@ -103,6 +103,9 @@ def delta_layer(x: Tensor, direction: Tensor, value_of: Tensor, rate_of: Tensor,
     """The delta update with v = height σ(V u + b) and β = 2 σ(w c + b′), as Deep Delta Learning's
     authors fuse it (DDL section 4.1). The direction is guarded by eps.
 
+    The residuals `delta` and `delta-matrix` call it where a kernel serves it. Elsewhere they keep
+    the order and the precision of PyTorch's linear maps, which stored runs have.
+
     Arguments:
         x: the state, (..., d) or (..., d, d_v).
         direction, value_of, rate_of: h, u and c, each (..., d).
@@ -125,7 +128,7 @@ def delta_layer(x: Tensor, direction: Tensor, value_of: Tensor, rate_of: Tensor,
         if tensor.shape != shape:
             raise ValueError(f"{name} must have the shape {tuple(shape)}, "
                              f"got {tuple(tensor.shape)}")
-    if kernels.serves(x) and kernels.holds(value_map):
+    if makes_rates(x, value_map):
         return kernels.TWINS["delta_layer"](x, direction, value_of, rate_of, value_map, value_bias,
                                             rate_map, rate_bias, eps, height)
     with outside_autocast(x):
@@ -133,6 +136,11 @@ def delta_layer(x: Tensor, direction: Tensor, value_of: Tensor, rate_of: Tensor,
         rate = 2 * _linear(rate_of, rate_map, rate_bias).sigmoid()
     value = value if channels else value.squeeze(-1)
     return delta_update(x, direction, value, rate.squeeze(-1), eps=eps)
+
+
+def makes_rates(x: Tensor, value_map: Tensor) -> bool:
+    """Return whether a kernel of `delta_layer` makes v and β for the state x."""
+    return kernels.serves(x) and kernels.holds(value_map)
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

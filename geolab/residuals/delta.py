@@ -20,8 +20,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_number, require_option
-from geolab.operators import delta_update, outside_autocast, unit_direction, widened
-from geolab.residuals.base import Normed, Residual, Sublayer
+from geolab.operators import (
+    delta_layer,
+    delta_update,
+    outside_autocast,
+    unit_direction,
+    widened,
+)
+from geolab.operators.delta import makes_rates
+from geolab.residuals.base import Normed, Residual, Sublayer, untouched
 from geolab.residuals.weights import Linear, normal
 
 VALUES = {
@@ -31,6 +38,7 @@ VALUES = {
     "normed-linear": lambda logit: logit,                    # a later version: of the normed input
     "constant": lambda logit: torch.full_like(logit, 2.0),   # an option of the published code
 }
+HEIGHTS = {"sigmoid": 1.0, "sigmoid4": 4.0}  # of those that `delta_layer` makes
 
 
 class DeltaCoefficients(NamedTuple):
@@ -62,7 +70,7 @@ class DeltaRule(Residual):
             features, an option of the published code).
         gate_logits: the precision of β's logit under autocast: "half", which rounds it as the
             published code does, or "single", as the paper says (appendix B.2) and its code's fused
-            kernels do. β itself is float32 at least.
+            kernels do. Under autocast ours run for "single" alone. β itself is float32 at least.
         beta_init: β at the start, in (0, 2). The published code's configuration takes 1, a
             projection.
         beta_fixed: a number in [0, 2] freezes β, which then has no parameters; None learns it.
@@ -137,9 +145,29 @@ class DeltaRule(Residual):
         """The part of a state that the sublayer and the generators read: (B, T, D)."""
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        direction, value, beta = self.generate(self.read(state), sublayer, state)
+        x = self.read(state)
+        if self._fused(state):
+            direction, source, context = self._sources(x, sublayer, state)
+            gate = self._gate_reads(context, state)
+            (of_value, value_bias), (of_rate, rate_bias) = self.value_head(), self.beta_head()
+            return delta_layer(state, direction, source, gate, of_value, value_bias, of_rate,
+                               rate_bias, self.eps, HEIGHTS[self.value])
+        direction, value, beta = self.generate(x, sublayer, state)
         eps = self.eps if self.normalize else None
         return delta_update(state, direction, value, beta, self.erase, eps)
+
+    def _fused(self, state: Tensor) -> bool:
+        """Whether kernels take both linear maps and the update. Then nobody looks at the maps, or
+        has put an adapter or a quantised weight in their place.
+        """
+        if self.value not in HEIGHTS or self.beta_fixed is not None or not self.erase:
+            return False
+        if self.gate_logits == "half" and torch.is_autocast_enabled(state.device.type):
+            return False
+        return all(
+            type(head) is Linear and type(head.weight) is nn.Parameter and untouched(head)
+            and head.in_features == self.width for head in (self.value_head, self.beta_head)
+        ) and makes_rates(state, self.value_head.weight)
 
     def coefficients(self, x: Tensor, sublayer: Sublayer,
                      state: Tensor | None = None) -> DeltaCoefficients:
@@ -158,12 +186,16 @@ class DeltaRule(Residual):
     def generate(self, x: Tensor, sublayer: Sublayer,
                  state: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """The same as `coefficients`, but with k before its normalisation."""
+        direction, source, context = self._sources(x, sublayer, state)
+        return direction, self._value(source), self._beta(self._gate_reads(context, state))
+
+    def _sources(self, x: Tensor, sublayer: Sublayer,
+                 state: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """k before its normalisation, what v reads, and the normalised input."""
         context, h = self._through(x, sublayer)
         if self.map == "k":
-            direction, source = h, context if self.value == "normed-linear" else x
-        else:
-            direction, source = self._direction(x, context, state), h
-        return direction, self._value(source), self._beta(self._gate_reads(context, state))
+            return h, context if self.value == "normed-linear" else x, context
+        return self._direction(x, context, state), h, context
 
     def _through(self, x: Tensor, sublayer: Sublayer) -> tuple[Tensor, Tensor]:
         """The normalised input, and F of it."""

@@ -54,6 +54,13 @@ def test_hyper_connections_and_jpmhc_take_few_launches_more():
     assert schedule.launches("jpmhc", N=80, d=640) == (6, 11)
 
 
+def test_delta_residuals_take_fewer_launches_where_a_kernel_makes_value_and_rate():
+    assert schedule.launches("delta", N=80, d=640) == (17, 35)
+    longer = schedule.launches("delta", N=80, d=640, value="linear")
+    assert sum(longer) > 17 + 35 + 20
+    assert schedule.launches("delta-matrix", N=80, d=640) == (23, 43)
+
+
 def test_it_writes_what_it_prints(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(schedule, "COUNTED", {})
     monkeypatch.setattr(schedule, "STEPS", {})
