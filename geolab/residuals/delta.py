@@ -162,12 +162,12 @@ class DeltaRule(Residual):
         """
         if self.value not in HEIGHTS or self.beta_fixed is not None or not self.erase:
             return False
-        if self.gate_logits == "half" and torch.is_autocast_enabled(state.device.type):
+        if not all(type(head) is Linear and type(head.weight) is nn.Parameter and untouched(head)
+                   and head.in_features == self.width
+                   for head in (self.value_head, self.beta_head)):
             return False
-        return all(
-            type(head) is Linear and type(head.weight) is nn.Parameter and untouched(head)
-            and head.in_features == self.width for head in (self.value_head, self.beta_head)
-        ) and makes_rates(state, self.value_head.weight)
+        return makes_rates(state, self.value_head.weight) and not (
+            self.gate_logits == "half" and torch.is_autocast_enabled(state.device.type))
 
     def coefficients(self, x: Tensor, sublayer: Sublayer,
                      state: Tensor | None = None) -> DeltaCoefficients:
