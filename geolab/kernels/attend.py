@@ -8,12 +8,14 @@ Legend: N tokens, n places, the first k of which are sources, d features. v is x
 r x; the factor multiplies u.
 """
 
+from math import ceil
+
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from geolab.kernels import launch, tiles
-from geolab.kernels.launch import INTERPRETED, buffer, cdiv, sizes, twin
+from geolab.kernels.launch import INTERPRETED, twin
 from geolab.kernels.normed import whole
 from geolab.kernels.totals import add_up, parts_of
 
@@ -33,22 +35,23 @@ def attend(x: Tensor, query: Tensor, sources: int, eps: float, scale: float, fac
 
 def _launch(x: Tensor, query: Tensor, k: int, eps: float, scale: float, factor: float,
             normed: bool, u: Tensor, size: Tensor) -> None:
-    N, n, d = sizes(x, 2)
+    N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
     tile = whole(d, x.element_size())
-    _forward[(cdiv(N, tile["TOKENS"]),)](x, query, u, size, N, k, d, eps, scale, factor, n, normed,
-                                         **tile)
+    _forward[(ceil(N / tile["TOKENS"]),)](
+        x, query, u, size, N, k, d, eps, scale, factor, n, normed, **tile)
 
 
 def _launch_backward(grad: Tensor, x: Tensor, query: Tensor, k: int, eps: float, scale: float,
                      factor: float, normed: bool, u: Tensor, size: Tensor, gx: Tensor,
                      of_query: Tensor) -> None:
-    N, n, d = sizes(x, 2)
+    N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
     tile = whole(d, x.element_size())
     at_once = 16 // tile["num_warps"] * launch.describe(x.device).multiprocessors
-    share = cdiv(cdiv(N, tile["TOKENS"]), 1 if INTERPRETED else at_once) * tile["TOKENS"]
-    parts = parts_of(of_query, cdiv(N, share))
-    _backward[(cdiv(N, share),)](grad, x, query, u, size, gx, parts, N, share, k, d, eps, scale,
-                                 factor, n, normed, **tile)
+    share = ceil(ceil(N / tile["TOKENS"]) / (1 if INTERPRETED else at_once)) * tile["TOKENS"]
+    programs = ceil(N / share)
+    parts = parts_of(of_query, programs)
+    _backward[(programs,)](grad, x, query, u, size, gx, parts, N, share, k, d, eps, scale, factor,
+                           n, normed, **tile)
     add_up((parts, of_query))
 
 
@@ -57,14 +60,14 @@ def _attend(x: Tensor, query: Tensor, k: int, eps: float, scale: float, factor: 
             normed: bool) -> tuple[Tensor, Tensor]:
     """Return u, and the logarithm of the sum of the exponentials."""
     *tokens, _, d = x.shape
-    return buffer(*tokens, d, like=x), buffer(*tokens, like=query)
+    return x.new_empty((*tokens, d)), query.new_empty(tokens)
 
 
 @launch.op("geolab::attend_backward", _launch_backward)
 def _attend_backward(grad: Tensor, x: Tensor, query: Tensor, k: int, eps: float, scale: float,
                      factor: float, normed: bool, u: Tensor,
                      size: Tensor) -> tuple[Tensor, Tensor]:
-    return buffer(*x.shape, like=x), buffer(*query.shape, like=query)
+    return x.new_empty(x.shape), query.new_empty(query.shape)
 
 
 launch.differentiate(_attend, _attend_backward, lambda inputs, outputs: (*inputs, *outputs))

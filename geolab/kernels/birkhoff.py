@@ -10,21 +10,13 @@ At n = 4 a thread owns a matrix: a row is one load of 16 bytes, and sums along r
 stay inside the thread.
 """
 
+from math import ceil
+
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from geolab.kernels.launch import (
-    INTERPRETED,
-    buffer,
-    cdiv,
-    differentiate,
-    op,
-    power_of_two,
-    require,
-    sizes,
-    twin,
-)
+from geolab.kernels.launch import INTERPRETED, differentiate, op, require, twin
 
 # The backward pass keeps every fourth f in registers and forms those between again, so that one
 # wave of programs holds 65536 matrices. All 19 at n = 4 would take 210 registers, and 1.7 waves.
@@ -53,42 +45,42 @@ def tile(n: int) -> tuple[int, int]:
     as one load takes: 4 numbers at n = 4 and 8, one number at odd n. Other lanes read the rest of
     the row.
     """
-    power = power_of_two(n)
+    power = 1 << (n - 1).bit_length()
     return (1024 if INTERPRETED else 32 * min(n & -n, 4) // power), power
 
 
 def _launch(x: Tensor, steps: int, flip: bool, p: Tensor) -> None:
-    N, n, _ = sizes(x, 2)
+    N, n, _ = x.shape[:-2].numel(), *x.shape[-2:]
     matrices, power = tile(n)
-    _scale[(cdiv(N, matrices),)](x, p, N, steps, flip, n, matrices, power, num_warps=1)
+    _scale[(ceil(N / matrices),)](x, p, N, steps, flip, n, matrices, power, num_warps=1)
 
 
 def _launch_backward(grad: Tensor, x: Tensor, steps: int, flip: bool, grad_x: Tensor) -> None:
-    N, n, _ = sizes(x, 2)
+    N, n, _ = x.shape[:-2].numel(), *x.shape[-2:]
     matrices, power = tile(n)
-    programs = cdiv(N, matrices)
+    programs = ceil(N / matrices)
     _scale_backward[(programs,)](grad, x, grad_x, history(programs, steps, n, x), N, steps,
                                  is_long(n, steps), flip, n, matrices, power, EVERY, num_warps=1)
 
 
 def is_long(n: int, steps: int) -> bool:
     """Whether the history of the backward pass is too long for registers."""
-    return n * (cdiv(steps, EVERY) + EVERY) > KEPT
+    return n * (ceil(steps / EVERY) + EVERY) > KEPT
 
 
 def history(programs: int, steps: int, n: int, like: Tensor) -> Tensor:
     """Memory for the history of f, if registers don't hold it."""
-    return buffer(programs, steps, n, tile(n)[0], like=like) if is_long(n, steps) else like
+    return like.new_empty(programs, steps, n, tile(n)[0]) if is_long(n, steps) else like
 
 
 @op("geolab::sinkhorn", _launch)
 def _sinkhorn(x: Tensor, steps: int, flip: bool) -> Tensor:
-    return buffer(*x.shape, like=x)
+    return x.new_empty(x.shape)
 
 
 @op("geolab::sinkhorn_backward", _launch_backward)
 def _sinkhorn_backward(grad: Tensor, x: Tensor, steps: int, flip: bool) -> Tensor:
-    return buffer(*x.shape, like=x)
+    return x.new_empty(x.shape)
 
 
 differentiate(_sinkhorn, _sinkhorn_backward)

@@ -23,23 +23,15 @@ Legend: N matrices of size n. A vector is a tuple of n numbers, and a matrix is 
 numbers, row after row.
 """
 
+from math import ceil
+
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from geolab.checks import require_pairs
 from geolab.kernels import number
-from geolab.kernels.launch import (
-    INTERPRETED,
-    buffer,
-    cdiv,
-    differentiate,
-    expanded,
-    op,
-    require,
-    sizes,
-    twin,
-)
+from geolab.kernels.launch import INTERPRETED, differentiate, expanded, op, require, twin
 from geolab.kernels.registers import dot, length, load_row, plus, scaled, store_row, times, unit
 
 # Matrices per program. On a device, each lane of a program's only warp has one, so that 8192
@@ -81,45 +73,45 @@ def plane_of(u: Tensor, v: Tensor, beta: Tensor | float) -> tuple[Tensor, Tensor
 
 
 def _launch_rank2(u: Tensor, v: Tensor, beta: Tensor, q: Tensor) -> None:
-    N, n = sizes(u, 1)
-    _rank2[(cdiv(N, MATRICES),)](u, v, beta, q, N, n, MATRICES, num_warps=1)
+    N, n = u.shape[:-1].numel(), u.shape[-1]
+    _rank2[(ceil(N / MATRICES),)](u, v, beta, q, N, n, MATRICES, num_warps=1)
 
 
 def _launch_rank2_backward(grad: Tensor, u: Tensor, v: Tensor, beta: Tensor,
                            *grads: Tensor) -> None:
-    N, n = sizes(u, 1)
-    _rank2_backward[(cdiv(N, MATRICES),)](grad, u, v, beta, *grads, N, n, MATRICES, num_warps=1)
+    N, n = u.shape[:-1].numel(), u.shape[-1]
+    _rank2_backward[(ceil(N / MATRICES),)](grad, u, v, beta, *grads, N, n, MATRICES, num_warps=1)
 
 
 def _launch_skew4(w: Tensor, q: Tensor) -> None:
     N = w.numel() // 16
-    _skew4[(cdiv(N, MATRICES),)](w, q, N, MATRICES, num_warps=1)
+    _skew4[(ceil(N / MATRICES),)](w, q, N, MATRICES, num_warps=1)
 
 
 def _launch_skew4_backward(grad: Tensor, w: Tensor, grad_w: Tensor) -> None:
     N = w.numel() // 16
-    _skew4_backward[(cdiv(N, MATRICES),)](grad, w, grad_w, N, MATRICES, num_warps=1)
+    _skew4_backward[(ceil(N / MATRICES),)](grad, w, grad_w, N, MATRICES, num_warps=1)
 
 
 @op("geolab::cayley_rank2", _launch_rank2)
 def _cayley_rank2(u: Tensor, v: Tensor, beta: Tensor) -> Tensor:
-    return buffer(*u.shape, u.shape[-1], like=u)
+    return u.new_empty((*u.shape, u.shape[-1]))
 
 
 @op("geolab::cayley_rank2_backward", _launch_rank2_backward)
 def _cayley_rank2_backward(grad: Tensor, u: Tensor, v: Tensor,
                            beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return buffer(*u.shape, like=u), buffer(*v.shape, like=u), buffer(*beta.shape, like=u)
+    return u.new_empty(u.shape), u.new_empty(v.shape), u.new_empty(beta.shape)
 
 
 @op("geolab::cayley_skew4", _launch_skew4)
 def _cayley_skew4(w: Tensor) -> Tensor:
-    return buffer(*w.shape, like=w)
+    return w.new_empty(w.shape)
 
 
 @op("geolab::cayley_skew4_backward", _launch_skew4_backward)
 def _cayley_skew4_backward(grad: Tensor, w: Tensor) -> Tensor:
-    return buffer(*w.shape, like=w)
+    return w.new_empty(w.shape)
 
 
 differentiate(_cayley_rank2, _cayley_rank2_backward)

@@ -30,12 +30,13 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from inspect import Parameter, Signature
 from itertools import islice
+from math import ceil
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from geolab.kernels import birkhoff, coefficients, generate, joined, launch, normed, streams
-from geolab.kernels.launch import INTERPRETED, buffer, cdiv, expanded, power_of_two, sizes, twin
+from geolab.kernels.launch import INTERPRETED, expanded, twin
 from geolab.kernels.tiles import ReadGradients
 from geolab.kernels.totals import parts_of
 
@@ -188,22 +189,24 @@ def _fewer(matrices: int, threads: int, numbers: int, corners: Tensor | None) ->
     if corners is None or INTERPRETED:
         return matrices
     K, n, _ = corners.shape
-    return min(matrices, max(1, numbers * threads // (power_of_two(K) * power_of_two(n))))
+    each = (1 << (K - 1).bit_length()) * (1 << (n - 1).bit_length())
+    return min(matrices, max(1, numbers * threads // each))
 
 
 @flat(Given, Maps, Form, Made)
 def _launch(given: Given, maps: Maps, form: Form, made: Made) -> None:
     x, z, gamma, read = given.x, made.z, given.gamma, given.read
-    (N, n, d), norms = sizes(x, 2), coefficients.norms(form.name, x.shape[-2])
+    N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
+    norms = coefficients.norms(form.name, n)
     sums, squares = joined.products(x, maps.weight, form.eps, given.c, given.h, z, made.y, made.r,
                                     norms)
-    tile, power = {"num_warps": WARPS} | streams.reading(x, gamma), power_of_two(n)
+    tile, power = {"num_warps": WARPS} | streams.reading(x, gamma), 1 << (n - 1).bit_length()
     threads = 32 * tile["num_warps"]
     each = _fewer(1024 if INTERPRETED else threads * min(n & -n, 4) // power, threads, 32,
                   maps.corners)
-    reading = cdiv(N, tile["TOKENS"]) * cdiv(d, tile["FEATURES"])
+    reading = ceil(N / tile["TOKENS"]) * ceil(d / tile["FEATURES"])
     whole = sums is made.y
-    coefficients._enter[(cdiv(N, each) + reading,)](
+    coefficients._enter[(ceil(N / each) + reading,)](
         x if given.h is None else z, made.y, made.r, sums, squares, maps.scale, maps.bias,
         maps.bias if maps.corners is None else maps.corners, made.a if read is None else read,
         maps.bias if gamma is None else gamma, made.a, made.made, made.u, N, form.eps,
@@ -216,23 +219,23 @@ def _launch(given: Given, maps: Maps, form: Form, made: Made) -> None:
 def _launch_backward(grads: Cotangents, given: Given, maps: Maps, form: Form, kept: Kept,
                      found: Gradients) -> None:
     x, gamma, y = given.x, given.gamma, kept.y
-    N, n, d = sizes(x, 2)
+    N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
     read, of_read, ga, gu = given.read, found.of_read, grads.ga, grads.gu
     if read is None:  # then a itself reads
-        read, ga = kept.a, (of_read := buffer(*kept.a.shape, like=kept.a))
+        read, ga = kept.a, (of_read := kept.a.new_empty(kept.a.shape))
     state, parts_gamma = x if kept.z is None else kept.z, None
     if gamma is None:
         streams.read_backward(gu, state, read, 1, of_read)
     else:
-        gu = buffer(*gu.shape, like=gu)
+        gu = gu.new_empty(gu.shape)
         parts_gamma = normed.backward(grads.gu, state, read, 1, gamma, given.norm_eps, None,
                                       of_read, found.of_gamma, gu)
     scaled, products = generate.scaled_like(x, y, kept.r)
     each, power = birkhoff.tile(n)
     each = _fewer(each, 32, 64, maps.corners)
-    programs, steps = cdiv(N, each), form.steps
+    programs, steps = ceil(N / each), form.steps
     parts = parts_of(found.of_logits, programs)
-    history = (buffer(programs, steps, n + power, each, like=y) if form.name == "guarded"
+    history = (y.new_empty(programs, steps, n + power, each) if form.name == "guarded"
                else birkhoff.history(programs, steps, n, y) if form.name == "sinkhorn" else y)
     coefficients._enter_backward[(programs,)](
         ga, grads.gmade, y, kept.r, maps.scale, maps.bias,
@@ -253,11 +256,11 @@ def _outputs(given: Given, maps: Maps, form: Form) -> tuple[
     """
     x, norms = given.x, coefficients.norms(form.name, given.x.shape[-2])
     *tokens, n, d = x.shape
-    z = buffer(1, like=x).expand(x.shape) if given.h is None else buffer(*x.shape, like=x)
+    z = x.new_empty(1).expand(x.shape) if given.h is None else x.new_empty(x.shape)
     rows = 1 if form.name == "identity" else n + 1
     shapes = (rows, n), (n,), (len(maps.weight),), (norms,) if norms else ()
-    return (z, buffer(*tokens, d, like=x), *(buffer(*tokens, *shape, like=maps.weight)
-                                             for shape in shapes))
+    return (z, x.new_empty((*tokens, d)),
+            *(maps.weight.new_empty((*tokens, *shape)) for shape in shapes))
 
 
 @launch.op("geolab::constrained_join_backward", _launch_backward)
@@ -268,9 +271,9 @@ def _constrained_join_backward(
     """Return what `Gradients` names."""
     others = [kept.a.new_empty(0) if other is None else other
               for other in (given.c, given.h, given.read, given.gamma)]
-    return (buffer(*given.x.shape, like=given.x), buffer(*maps.weight.shape, like=maps.weight),
-            buffer(len(maps.bias) + len(maps.scale), like=maps.bias),
-            *(buffer(*of.shape, like=of) for of in others))
+    return (given.x.new_empty(given.x.shape), maps.weight.new_empty(maps.weight.shape),
+            maps.bias.new_empty(len(maps.bias) + len(maps.scale)),
+            *(of.new_empty(of.shape) for of in others))
 
 
 def _vjp_ahead(gz, gu, gmade, ga, *kept):

@@ -9,6 +9,7 @@ and their gradients are float32.
 """
 
 from functools import cache
+from math import ceil
 
 import torch
 import triton
@@ -18,16 +19,12 @@ from torch import Tensor
 from geolab.kernels import number
 from geolab.kernels.launch import (
     INTERPRETED,
-    buffer,
-    cdiv,
     common,
     differentiate,
     expanded,
     groups,
     op,
-    power_of_two,
     require,
-    sizes,
     summed,
     twin,
 )
@@ -73,10 +70,10 @@ def plan(d: int, d_v: int, most: int) -> dict[str, int]:
     registers. Then a program holds its whole tokens, and reads nothing twice. Of a longer token it
     holds the first two tiles, and reads the others twice, the second time from a cache.
     """
-    channels = power_of_two(d_v)
-    warps = min(power_of_two(cdiv(d * channels, 1024)), 16)
-    features = min(power_of_two(d), max(256 * warps // channels, 1))
-    tiles = cdiv(d, features)
+    channels = 1 << (d_v - 1).bit_length()
+    warps = min(1 << (ceil(d * channels / 1024) - 1).bit_length(), 16)
+    features = min(1 << (d - 1).bit_length(), max(256 * warps // channels, 1))
+    tiles = ceil(d / features)
     return dict(TOKENS=max((16 if INTERPRETED else 1) * 1024 // (features * channels), 1),
                 FEATURES=features, CHANNELS=channels, TILES=tiles,
                 HELD=tiles if tiles * warps <= most else 2, num_warps=max(warps, 4))
@@ -84,9 +81,9 @@ def plan(d: int, d_v: int, most: int) -> dict[str, int]:
 
 def _launch(x: Tensor, h: Tensor, v: Tensor, span_v: int, beta: Tensor, span_beta: int,
             erase: bool, eps: float | None, *outputs: Tensor) -> None:
-    (N, d), d_v = sizes(h, 1), v.shape[-1]
+    N, d, d_v = h.shape[:-1].numel(), h.shape[-1], v.shape[-1]
     tiles = plan(d, d_v, most=64)
-    _update[(cdiv(N, tiles["TOKENS"]),)](
+    _update[(ceil(N / tiles["TOKENS"]),)](
         x, h, v, beta, *outputs, N, d, span_v, span_beta, (eps or 0.0)**2, d_v, erase,
         eps is not None, **tiles)
 
@@ -94,9 +91,9 @@ def _launch(x: Tensor, h: Tensor, v: Tensor, span_v: int, beta: Tensor, span_bet
 def _launch_backward(grad: Tensor, x: Tensor | None, h: Tensor, v: Tensor, span_v: int,
                      beta: Tensor, span_beta: int, erase: bool, normalize: bool, readout: Tensor,
                      scale: Tensor, *grads: Tensor) -> None:
-    (N, d), d_v = sizes(h, 1), v.shape[-1]
+    N, d, d_v = h.shape[:-1].numel(), h.shape[-1], v.shape[-1]
     tiles = plan(d, d_v, most=32)
-    _update_backward[(cdiv(N, tiles["TOKENS"]),)](
+    _update_backward[(ceil(N / tiles["TOKENS"]),)](
         grad, grad if x is None else x, h, v, beta, readout, scale, *grads, N, d, span_v, span_beta,
         d_v, erase, normalize, **tiles)
 
@@ -105,7 +102,7 @@ def _launch_backward(grad: Tensor, x: Tensor | None, h: Tensor, v: Tensor, span_
 def _delta_update(x: Tensor, h: Tensor, v: Tensor, span_v: int, beta: Tensor, span_beta: int,
                   erase: bool, eps: float | None) -> tuple[Tensor, Tensor, Tensor]:
     *tokens, _ = h.shape
-    return buffer(*x.shape, like=x), buffer(*tokens, v.shape[-1], like=v), buffer(*tokens, like=v)
+    return x.new_empty(x.shape), v.new_empty((*tokens, v.shape[-1])), v.new_empty(tokens)
 
 
 @op("geolab::delta_update_backward", _launch_backward)
@@ -113,8 +110,8 @@ def _delta_update_backward(
         grad: Tensor, x: Tensor | None, h: Tensor, v: Tensor, span_v: int, beta: Tensor,
         span_beta: int, erase: bool, normalize: bool, readout: Tensor,
         scale: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    grad_x = buffer(*(grad.shape if erase else (0,)), like=grad)
-    return grad_x, *(buffer(*t.shape, like=t) for t in (h, readout, scale))
+    grad_x = grad.new_empty(grad.shape if erase else (0,))
+    return grad_x, *(t.new_empty(t.shape) for t in (h, readout, scale))
 
 
 def _kept(inputs: tuple, outputs: tuple) -> tuple:
@@ -147,28 +144,30 @@ def diagonal_update(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor) -> T
 
 
 def _launch_diagonal(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor, y: Tensor) -> None:
-    _diagonal[(cdiv(x.numel(), BLOCK),)](x, update, beta, alpha, y, *sizes(x, 1), BLOCK)
+    N, d = x.shape[:-1].numel(), x.shape[-1]
+    _diagonal[(ceil(N * d / BLOCK),)](x, update, beta, alpha, y, N, d, BLOCK)
 
 
 def _launch_diagonal_backward(grad: Tensor, x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor,
                               grad_x: Tensor, grad_update: Tensor, grad_beta: Tensor,
                               grad_alpha: Tensor) -> None:
-    programs = cdiv(x.numel(), BLOCK)
-    parts = buffer(programs, like=alpha)
+    N, d = x.shape[:-1].numel(), x.shape[-1]
+    programs = ceil(N * d / BLOCK)
+    parts = alpha.new_empty(programs)
     _diagonal_backward[(programs,)](grad, x, update, beta, alpha, grad_x, grad_update, grad_beta,
-                                    parts, *sizes(x, 1), BLOCK)
+                                    parts, N, d, BLOCK)
     torch.sum(parts, 0, out=grad_alpha.view(()))
 
 
 @op("geolab::diagonal_update", _launch_diagonal)
 def _diagonal_update(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor) -> Tensor:
-    return buffer(*x.shape, like=x)
+    return x.new_empty(x.shape)
 
 
 @op("geolab::diagonal_update_backward", _launch_diagonal_backward)
 def _diagonal_update_backward(grad: Tensor, x: Tensor, update: Tensor, beta: Tensor,
                               alpha: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return *(buffer(*t.shape, like=t) for t in (x, update, beta)), buffer(1, like=alpha)
+    return *(t.new_empty(t.shape) for t in (x, update, beta)), alpha.new_empty(1)
 
 
 differentiate(_diagonal_update, _diagonal_update_backward)

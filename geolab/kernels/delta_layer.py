@@ -13,6 +13,7 @@ Legend: N tokens, d features, d_v value channels. v, β, sums and their gradient
 """
 
 from functools import cache
+from math import ceil
 
 import torch
 import triton
@@ -21,17 +22,7 @@ from torch import Tensor
 
 from geolab.kernels import launch, tiles
 from geolab.kernels.delta import delta_update
-from geolab.kernels.launch import (
-    INTERPRETED,
-    buffer,
-    cdiv,
-    differentiate,
-    op,
-    power_of_two,
-    require,
-    sizes,
-    twin,
-)
+from geolab.kernels.launch import INTERPRETED, differentiate, op, require, twin
 from geolab.kernels.totals import add_up
 
 # A thread has 8 features in each of so many tokens, and so many tiles are in use or being loaded.
@@ -58,7 +49,7 @@ def delta_layer(x: Tensor, direction: Tensor, value_of: Tensor, rate_of: Tensor,
 @cache
 def plan(d: int, tokens: int, stages: int) -> dict[str, int]:
     """The tile of a program: whole tokens, as many in each thread as asked."""
-    features = max(power_of_two(d), 8)
+    features = max(1 << (d - 1).bit_length(), 8)
     warps = min(max(features // 256, 4), 16)
     return dict(TOKENS=(8 if INTERPRETED else 1) * tokens * max(256 * warps // features, 1),
                 FEATURES=features, STAGES=stages, num_warps=warps)
@@ -67,12 +58,13 @@ def plan(d: int, tokens: int, stages: int) -> dict[str, int]:
 def _grid(u: Tensor, tile: dict[str, int]) -> tuple[int]:
     """As many programs as run at once, with 16 warps on a multiprocessor."""
     at_once = 16 // tile["num_warps"] * launch.describe(u.device).multiprocessors
-    return (min(cdiv(sizes(u, 1)[0], tile["TOKENS"]), at_once),)
+    return (min(ceil(u.shape[:-1].numel() / tile["TOKENS"]), at_once),)
 
 
 def _launch(u: Tensor, c: Tensor, value_map: Tensor, value_bias: Tensor, rate_map: Tensor,
             rate_bias: Tensor, height: float, v: Tensor, beta: Tensor) -> None:
-    (N, d), tile = sizes(u, 1), plan(u.shape[-1], **FORWARD)
+    N, d = u.shape[:-1].numel(), u.shape[-1]
+    tile = plan(d, **FORWARD)
     _coefficients[_grid(u, tile)](u, c, value_map, value_bias, rate_map, rate_bias, v, beta, N, d,
                                   height, len(value_map), **tile)
 
@@ -80,9 +72,10 @@ def _launch(u: Tensor, c: Tensor, value_map: Tensor, value_bias: Tensor, rate_ma
 def _launch_backward(of_v: Tensor, of_beta: Tensor, u: Tensor, c: Tensor, value_map: Tensor,
                      value_bias: Tensor, rate_map: Tensor, rate_bias: Tensor, height: float,
                      v: Tensor, beta: Tensor, of_u: Tensor, of_c: Tensor, *of_maps: Tensor) -> None:
-    (N, d), tile = sizes(u, 1), plan(u.shape[-1], **BACKWARD)
+    N, d = u.shape[:-1].numel(), u.shape[-1]
+    tile = plan(d, **BACKWARD)
     grid = _grid(u, tile)
-    parts = [buffer(*grid, *of.shape, like=v) for of in of_maps]
+    parts = [v.new_empty((*grid, *of.shape)) for of in of_maps]
     _coefficients_backward[grid](of_v, of_beta, u, c, value_map, rate_map, v, beta, of_u, of_c,
                                  *parts, N, d, height, len(value_map), **tile)
     add_up(*zip(parts, of_maps, strict=True))
@@ -92,8 +85,8 @@ def _launch_backward(of_v: Tensor, of_beta: Tensor, u: Tensor, c: Tensor, value_
 def _coefficients_of(u: Tensor, c: Tensor, value_map: Tensor, value_bias: Tensor, rate_map: Tensor,
                      rate_bias: Tensor, height: float) -> tuple[Tensor, Tensor]:
     *tokens, _ = u.shape
-    number = torch.empty(0, device=u.device)
-    return buffer(*tokens, len(value_map), like=number), buffer(*tokens, like=number)
+    return (u.new_empty((*tokens, len(value_map)), dtype=torch.float32),
+            u.new_empty(tokens, dtype=torch.float32))
 
 
 @op("geolab::delta_coefficients_backward", _launch_backward)
@@ -102,7 +95,7 @@ def _coefficients_of_backward(
         rate_map: Tensor, rate_bias: Tensor, height: float, v: Tensor, beta: Tensor,
         ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     maps = (value_map, value_bias, rate_map, rate_bias)
-    return tuple(buffer(*t.shape, like=t) for t in (u, c, *maps))
+    return tuple(t.new_empty(t.shape) for t in (u, c, *maps))
 
 
 differentiate(_coefficients_of, _coefficients_of_backward, outputs=2,

@@ -14,6 +14,8 @@ Legend: N tokens, n streams, d features per stream. Coefficients belong to `span
 tokens: 1, or a whole sequence.
 """
 
+from math import ceil
+
 import torch
 import triton
 import triton.language as tl
@@ -23,16 +25,12 @@ from geolab.kernels import number
 from geolab.kernels.cayley import half_angle, plane_of, plane_vjp, spanned, turned
 from geolab.kernels.launch import (
     INTERPRETED,
-    buffer,
-    cdiv,
     common,
     differentiate,
     expanded,
     groups,
     op,
-    power_of_two,
     require,
-    sizes,
     summed,
     twin,
 )
@@ -73,30 +71,30 @@ def _tile(x: Tensor) -> tuple[int, int]:
     sums over features need no shared memory.
     """
     widest = 512 // x.element_size()
-    features = min(max(power_of_two(x.shape[-1]), 16), widest)
+    features = min(max(1 << (x.shape[-1] - 1).bit_length(), 16), widest)
     return (16384 if INTERPRETED else widest) // features, features
 
 
 def _launch(x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor, gate: Tensor, span: int,
             y: Tensor) -> None:
-    N, n, d = sizes(x, 2)
+    N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
     tokens, features = _tile(x)
-    _mix[(cdiv(N, tokens), cdiv(d, CHUNK))](
+    _mix[(ceil(N / tokens), ceil(d / CHUNK))](
         x, u, v, beta, k, gate, y, N, d, span, n, tokens, features, CHUNK, num_warps=1)
 
 
 def _launch_backward(grad: Tensor, x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor,
                      gate: Tensor, span: int, *grads: Tensor) -> None:
-    N, n, d = sizes(x, 2)
+    N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
     tokens, features = _tile(x)
-    _mix_backward[(cdiv(N, tokens),)](
+    _mix_backward[(ceil(N / tokens),)](
         grad, x, u, v, beta, k, gate, *grads, N, d, span, n, tokens, features, num_warps=1)
 
 
 @op("geolab::gated_mix", _launch)
 def _gated_mix(x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor, gate: Tensor,
                span: int) -> Tensor:
-    return buffer(*x.shape, like=x)
+    return x.new_empty(x.shape)
 
 
 @op("geolab::gated_mix_backward", _launch_backward)
@@ -104,8 +102,8 @@ def _gated_mix_backward(
         grad: Tensor, x: Tensor, u: Tensor, v: Tensor, beta: Tensor, k: Tensor, gate: Tensor,
         span: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     vector, scalar = x.shape[:-1], x.shape[:-2]
-    return (buffer(*x.shape, like=x),
-            *(buffer(*shape, like=u) for shape in (vector, vector, scalar, vector, scalar)))
+    return (x.new_empty(x.shape),
+            *(u.new_empty(shape) for shape in (vector, vector, scalar, vector, scalar)))
 
 
 def _vjp(grad, x, *coefficients_and_span):

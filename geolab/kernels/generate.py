@@ -21,6 +21,7 @@ features, and `_join` adds up their results.
 Legend: N tokens, D features each, O float32 outputs, padded to OUTPUTS; r = 1 / rms x.
 """
 
+from math import ceil
 from typing import NamedTuple
 
 import torch
@@ -29,7 +30,7 @@ import triton.language as tl
 from torch import Tensor
 
 from geolab.kernels import launch, tiles
-from geolab.kernels.launch import INTERPRETED, buffer, cdiv, differentiate, op, require, sizes, twin
+from geolab.kernels.launch import INTERPRETED, differentiate, op, require, twin
 from geolab.kernels.pack import packed, padded
 from geolab.kernels.tiles import Layout, ReadGradients, Write, WriteGradients, written_with
 from geolab.kernels.totals import add_up, parts_of
@@ -49,16 +50,14 @@ def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     require("x", x=x, weight=weight)
-    y, _ = _rms_linear(x.contiguous(), weight.float().contiguous(), eps)
-    return y
+    return _rms_linear(x.contiguous(), weight.float().contiguous(), eps)[0]
 
 
 def _products(dtype: torch.dtype, device: torch.device) -> str:
     """Choose the form of products for data of this dtype: see `tiles.product`."""
     found = launch.describe(device)
-    if dtype == torch.bfloat16 and found.halves:
-        return "halves"
-    return "tf32x3" if found.tf32 else "ieee"
+    return ("halves" if dtype == torch.bfloat16 and found.halves
+            else "tf32x3" if found.tf32 else "ieee")
 
 
 def _launch(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor) -> None:
@@ -81,14 +80,15 @@ def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor,
     Each tile of tokens reads W once, from the L2 cache: padded, all of x's bytes if there are 64.
     Returns: y and r, or parts of W z and ‖z‖² with `norms`, or if programs share features.
     """
-    (N, n, d), O, products = sizes(x, 2), len(weight), _products(x.dtype, x.device)
+    N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
+    O, products = len(weight), _products(x.dtype, x.device)
     tokens, features = (64, 512) if INTERPRETED else layout[:2]
-    blocks, at_once = cdiv(N, tokens), layout.programs * launch.describe(x.device).multiprocessors
-    parts = min(max(1, at_once // blocks), cdiv(d, 4 * features))
-    share = cdiv(d, parts * features) * features
-    parts = cdiv(d, share)
+    blocks, at_once = ceil(N / tokens), layout.programs * launch.describe(x.device).multiprocessors
+    parts = min(max(1, at_once // blocks), ceil(d / (4 * features)))
+    share = ceil(d / (parts * features)) * features
+    parts = ceil(d / share)
     sums, squares = (y, r) if parts == 1 and not norms else (
-        buffer(parts, N, O, like=y), buffer(parts, N, max(norms, 1), like=y))
+        y.new_empty(parts, N, O), y.new_empty(parts, N, max(norms, 1)))
     _forward[(blocks, parts)](
         x, packed(weight, x, products), sums, squares, *(write or (y, x, x)), N, eps, d, share,
         n, O, padded(O), norms, WRITE=written_with(write, x), TOKENS=tokens, FEATURES=features,
@@ -99,16 +99,15 @@ def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor,
 def join(x: Tensor, eps: float, y: Tensor, r: Tensor, sums: Tensor, squares: Tensor) -> None:
     """Fill y and r with what `state_forward` returned, if these are parts, for x (N, D)."""
     if sums is not y:
-        (N, D), O = sizes(x, 1), y.shape[-1]
+        N, D, O = x.shape[:-1].numel(), x.shape[-1], y.shape[-1]
         few = NUMBERS // padded(O)
-        _join[(cdiv(N, few),)](sums, squares, y, r, N, eps, D, len(sums), O, padded(O), few)
+        _join[(ceil(N / few),)](sums, squares, y, r, N, eps, D, len(sums), O, padded(O), few)
 
 
 def _launch_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor, r: Tensor, grad_x: Tensor,
                      grad_w: Tensor) -> None:
     small, products = len(weight) <= 32, _products(x.dtype, x.device)
-    layout = (BACKWARD if small and products == "halves"
-              else Layout(32, 64, 4 if small else 8))
+    layout = BACKWARD if small and products == "halves" else Layout(32, 64, 4 if small else 8)
     state_backward(scale(grad, x, y, r), x.unsqueeze(-2), weight, grad_x, grad_w, None, None,
                    layout)
 
@@ -124,15 +123,16 @@ def scaled_like(x: Tensor, y: Tensor, r: Tensor) -> tuple[Scaled, str]:
     """Memory for the gradient of y, and the form of its products with the data x."""
     products = _products(x.dtype, x.device)
     halves = products == "halves"
-    a = buffer(1 + halves, *sizes(y, 1), like=x if halves else y)
-    return Scaled(a, buffer(*r.shape, like=y)), products
+    a = (x if halves else y).new_empty(1 + halves, y.shape[:-1].numel(), y.shape[-1])
+    return Scaled(a, y.new_empty(r.shape)), products
 
 
 def scale(grad: Tensor, x: Tensor, y: Tensor, r: Tensor) -> Scaled:
     """Bring the gradient of y into this form, for x (N, D)."""
-    (N, D), O, (made, products) = sizes(x, 1), y.shape[-1], scaled_like(x, y, r)
+    N, D, O = x.shape[:-1].numel(), x.shape[-1], y.shape[-1]
+    made, products = scaled_like(x, y, r)
     few = NUMBERS // padded(O)
-    _scale[(cdiv(N, few),)](grad, y, r, *made, N, D, O, padded(O), few, products)
+    _scale[(ceil(N / few),)](grad, y, r, *made, N, D, O, padded(O), few, products)
     return made
 
 
@@ -148,31 +148,31 @@ def state_backward(scaled: Scaled, x: Tensor, weight: Tensor, grad_x: Tensor, gr
     Arguments:
         others: (parts, total), up to two more sums that the last launch takes.
     """
-    (N, n, d), O, products = sizes(x, 2), len(weight), _products(x.dtype, x.device)
+    N, n, d, O = x.shape[:-2].numel(), *x.shape[-2:], len(weight)
     tokens, features = (64, 512) if INTERPRETED else layout[:2]
-    wide, at_once = cdiv(d, features), layout.programs * launch.describe(x.device).multiprocessors
-    parts = max(1, min(at_once // wide, cdiv(N, tokens)))
+    wide, at_once = ceil(d / features), layout.programs * launch.describe(x.device).multiprocessors
+    parts = max(1, min(at_once // wide, ceil(N / tokens)))
     given, update, of_given, of_update = write or (weight, x, None, grad_x)
     of_w, of_c = parts_of(grad_w, parts), None if write is None else parts_of(of_given, wide)
     _backward[(wide, parts)](
         *scaled, x, weight, grad_x, of_w, *(read or (x, x, weight)), C=given, U=update,
         GC=of_w if of_c is None else of_c, GH=of_update, N=N, d=d, n=n, O=O, OUTPUTS=padded(O),
-        share=cdiv(N, parts * tokens) * tokens, NORMS=scaled.shrink.numel() // N,
+        share=ceil(N / (parts * tokens)) * tokens, NORMS=scaled.shrink.numel() // N,
         READ=read is not None, WRITE=written_with(write, x), TOKENS=tokens, FEATURES=features,
-        WHOLE=d % features == 0, STAGES=layout.stages, PRODUCTS=products, num_warps=layout.warps)
+        WHOLE=d % features == 0, STAGES=layout.stages, PRODUCTS=_products(x.dtype, x.device),
+        num_warps=layout.warps)
     add_up((of_w, grad_w), (of_c, of_given), *others)
 
 
 @op("geolab::rms_linear", _launch)
 def _rms_linear(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    *tokens, _ = x.shape
-    return buffer(*tokens, len(weight), like=weight), buffer(*tokens, like=weight)
+    return weight.new_empty((*x.shape[:-1], len(weight))), weight.new_empty(x.shape[:-1])
 
 
 @op("geolab::rms_linear_backward", _launch_backward)
 def _rms_linear_backward(grad: Tensor, x: Tensor, weight: Tensor, y: Tensor,
                          r: Tensor) -> tuple[Tensor, Tensor]:
-    return buffer(*x.shape, like=x), buffer(*weight.shape, like=weight)
+    return x.new_empty(x.shape), weight.new_empty(weight.shape)
 
 
 differentiate(_rms_linear, _rms_linear_backward,

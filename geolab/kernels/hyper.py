@@ -14,7 +14,7 @@ from torch import Tensor
 
 from geolab.kernels import launch
 from geolab.kernels.constrained import Form, Maps, join
-from geolab.kernels.launch import buffer, power_of_two, twin
+from geolab.kernels.launch import twin
 
 WARPS = 8
 
@@ -36,12 +36,12 @@ def hyper_join(x: Tensor, given: Tensor | None, update: Tensor | None, maps: tup
 
 def _launch(weight: Tensor, n: int, spread: Tensor) -> None:
     rows, d = weight.shape
-    _spread[(rows + 1,)](weight, spread, d, n, rows, power_of_two(d), num_warps=WARPS)
+    _spread[(rows + 1,)](weight, spread, d, n, rows, 1 << (d - 1).bit_length(), num_warps=WARPS)
 
 
 def _launch_backward(grad: Tensor, n: int, of_weight: Tensor) -> None:
     rows, d = of_weight.shape
-    _gather[(rows,)](grad, of_weight, d, n, rows, power_of_two(d), num_warps=WARPS)
+    _gather[(rows,)](grad, of_weight, d, n, rows, 1 << (d - 1).bit_length(), num_warps=WARPS)
 
 
 @launch.op("geolab::spread_weight", _launch)
@@ -50,13 +50,13 @@ def spread_weight(weight: Tensor, n: int) -> Tensor:
     stream and row of G, without its mean, then a row of ones for each stream.
     """
     rows, d = weight.shape
-    return buffer((rows + 1) * n, n * d, like=weight)
+    return weight.new_empty((rows + 1) * n, n * d)
 
 
 @launch.op("geolab::spread_weight_backward", _launch_backward)
 def _spread_weight_backward(grad: Tensor, n: int) -> Tensor:
     rows, features = grad.shape
-    return buffer(rows // n - 1, features // n, like=grad)
+    return grad.new_empty(rows // n - 1, features // n)
 
 
 launch.differentiate(spread_weight, _spread_weight_backward, lambda inputs, outputs: inputs[1:])

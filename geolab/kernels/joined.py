@@ -31,7 +31,7 @@ from torch import Tensor
 
 from geolab import kernels
 from geolab.kernels import generate, launch
-from geolab.kernels.launch import buffer, expanded, twin
+from geolab.kernels.launch import expanded, twin
 from geolab.kernels.tiles import Layout, ReadGradients, Write, WriteGradients
 
 # for bfloat16 states of up to four streams
@@ -94,7 +94,7 @@ def products(x: Tensor, weight: Tensor, eps: float, c: Tensor | None, h: Tensor 
         x = x.flatten(-2)
         return generate.state_forward(x.unsqueeze(-2), weight, eps, y, r, None,
                                       generate.layout_of(x, weight), norms)
-    streams = launch.power_of_two(x.shape[-2])
+    streams = 1 << (x.shape[-2] - 1).bit_length()
     # three tiles with a float32 update don't fit into shared memory
     fitting = FORWARD if (x if h is None else h).element_size() == 2 else FORWARD._replace(stages=2)
     layout = (fitting._replace(features=min(64, 256 // streams)) if x.dtype == torch.bfloat16
@@ -132,9 +132,9 @@ def _stream_join(x: Tensor, weight: Tensor, eps: float, c: Tensor | None,
     c has the rows of H, and then b.
     """
     *tokens, n, d = x.shape
-    z = buffer(1, like=x).expand(x.shape) if h is None else buffer(*x.shape, like=x)
-    return (z, buffer(*tokens, len(weight), like=weight), buffer(1, like=x).expand(*tokens, d),
-            buffer(1, like=weight).expand(*tokens, n), buffer(*tokens, like=weight))
+    z = x.new_empty(1).expand(x.shape) if h is None else x.new_empty(x.shape)
+    return (z, weight.new_empty((*tokens, len(weight))), x.new_empty(1).expand(*tokens, d),
+            weight.new_empty(1).expand(*tokens, n), weight.new_empty(tokens))
 
 
 @launch.op("geolab::stream_join_backward", _launch_backward)
@@ -142,7 +142,7 @@ def _stream_join_backward(
         gz: Tensor, gy: Tensor, gu: Tensor, a: Tensor, x: Tensor, weight: Tensor, c: Tensor | None,
         h: Tensor | None, y: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     given = [a.new_empty(0) if given is None else given for given in (c, h)]
-    return tuple(buffer(*of.shape, like=of) for of in (x, weight, *given))
+    return tuple(of.new_empty(of.shape) for of in (x, weight, *given))
 
 
 def _vjp(gz, gy, gu, a, x, weight, c, h, y, r):

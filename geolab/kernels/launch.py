@@ -1,5 +1,5 @@
-"""All kernels share this: the way to autograd and torch.library, the layout of arguments, the
-memory for outputs, and the checks whose messages name an argument.
+"""All kernels share this: the way to autograd and torch.library, the layout of arguments, and the
+checks whose messages name an argument.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,6 @@ from torch.library import custom_op
 from geolab.kernels import DTYPES, batched
 
 TWINS: dict[str, Callable] = {}  # every kernel, by the name of its operator
-allocate = torch.empty  # tests replace it, so that outputs begin as NaN
 INTERPRETED = triton.knobs.runtime.interpret
 
 
@@ -62,7 +61,7 @@ class Operator:
 
     Eager code calls it without the library, which would take longer than the rest of the call.
 
-    outputs(*inputs) allocates what the launch fills: a `buffer`, or a tuple of them. Where
+    outputs(*inputs) allocates what the launch fills: a tensor, or a tuple of them. Where
     torch.compile traces shapes, it runs alone. Otherwise launch(*inputs, *buffers) fills the
     buffers. If the first input is empty, the outputs are sums without a term, and become zeros.
     """
@@ -151,17 +150,7 @@ def differentiate(forward: Operator, vjp: Callable,
     forward.library.register_autograd(gradients, setup_context=remember)
 
 
-# ---------------------------------------------------------------- arguments and outputs
-
-def cdiv(numbers: int, each: int) -> int:
-    """The number of pieces of at most `each` numbers. Triton's own function takes 5 µs."""
-    return -(-numbers // each)
-
-
-def power_of_two(at_least: int) -> int:
-    """The smallest power of two that is at least this number."""
-    return 1 << (at_least - 1).bit_length()
-
+# ---------------------------------------------------------------- arguments
 
 def require(*names: str, **tensors: Tensor) -> None:
     """Raise unless all tensors are floating-point and on one device that kernels run on.
@@ -181,12 +170,6 @@ def require(*names: str, **tensors: Tensor) -> None:
                              f"got {tensor.device}")
         if not tensor.dtype.is_floating_point or (name in names and tensor.dtype not in DTYPES):
             raise TypeError(f"{name} must be float32, bfloat16 or float16, got {tensor.dtype}")
-
-
-def sizes(x: Tensor, trailing: int) -> tuple[int, ...]:
-    """N and the trailing axes, of x (..., the trailing axes)."""
-    leading = x.ndim - trailing
-    return prod(x.shape[:leading]), *x.shape[leading:]
 
 
 def common(*shapes: Sequence[int]) -> Sequence[int]:
@@ -228,8 +211,3 @@ def summed(per_token: Tensor, span: int, shared: Tensor) -> Tensor:
     if per_token.shape == shared.shape:
         return per_token
     return per_token.view(len(shared), span, *shared.shape[1:]).sum(1)
-
-
-def buffer(*shape: int, like: Tensor) -> Tensor:
-    """Memory for an output, which a kernel must fill."""
-    return allocate(shape, dtype=like.dtype, device=like.device)

@@ -10,13 +10,14 @@ tokens.
 """
 
 from functools import cache
+from math import ceil
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from geolab.kernels import launch, tiles
-from geolab.kernels.launch import INTERPRETED, cdiv, power_of_two, sizes
+from geolab.kernels.launch import INTERPRETED
 from geolab.kernels.totals import parts_of
 
 STAGES = 3  # a program loads two tokens while it computes with a third
@@ -27,7 +28,7 @@ def whole(d: int, bytes_each: int) -> dict[str, int]:
     """The tile of a program that holds whole tokens, with 16 bytes per thread and stream, or more
     where 16 warps don't hold a token.
     """
-    features = max(power_of_two(d), 8)
+    features = max(1 << (d - 1).bit_length(), 8)
     warps = max(min(features * bytes_each // 512, 16), 4)
     tokens = max(warps * 512 // (features * bytes_each), 1)
     return dict(TOKENS=(32 if INTERPRETED else 1) * tokens, FEATURES=features, num_warps=warps)
@@ -37,14 +38,15 @@ def backward(grad: Tensor, x: Tensor, a: Tensor, span: int, gamma: Tensor, eps: 
              of_x: Tensor | None, of_a: Tensor, of_gamma: Tensor,
              of_u: Tensor | None) -> Tensor:
     """Fill the gradients of X and a, or of a and u, and return parts of that of γ."""
-    N, n, d = sizes(x, 2)
+    N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
     tile = whole(d, x.element_size())
     device, each = launch.describe(x.device), tile["TOKENS"] * tile["FEATURES"] * x.element_size()
     at_once = 16 // tile["num_warps"] * device.multiprocessors
     stages = STAGES if (STAGES - 1) * (n + 1) * each + 2**10 <= device.shared else 1
-    share = cdiv(cdiv(N, tile["TOKENS"]), at_once) * tile["TOKENS"]
-    parts = parts_of(of_gamma, cdiv(N, share))
-    _normed_backward[(cdiv(N, share),)](
+    share = ceil(ceil(N / tile["TOKENS"]) / at_once) * tile["TOKENS"]
+    programs = ceil(N / share)
+    parts = parts_of(of_gamma, programs)
+    _normed_backward[(programs,)](
         grad, x, a, gamma, grad if of_x is None else of_x, of_a, grad if of_u is None else of_u,
         parts, N, share, d, span, eps, n, of_x is not None, span > 1, stages, **tile)
     return parts

@@ -1,28 +1,31 @@
 """W in the form in which every program of `generate` reads it."""
 
+from math import ceil
+
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from geolab.kernels import launch, tiles
-from geolab.kernels.launch import INTERPRETED, buffer, cdiv, sizes
+from geolab.kernels import tiles
+from geolab.kernels.launch import INTERPRETED
 
 PACK = 4096 if INTERPRETED else 64  # columns of W, in a program of `_pack`
 
 
 def padded(outputs: int) -> int:
     """The outputs that a matrix unit computes."""
-    return max(16, launch.power_of_two(outputs))
+    return max(16, 1 << (outputs - 1).bit_length())
 
 
 def packed(weight: Tensor, x: Tensor, products: str) -> Tensor:
     """Wᵀ for data x (N, n, d): itself, or its two halves in the dtype of x, (1 or 2, d, n, O), with
     n and O padded.
     """
-    (_, n, d), O, halves = sizes(x, 2), len(weight), products == "halves"
-    streams, outputs = launch.power_of_two(n), padded(O)
-    made = buffer(1 + halves, d, streams, outputs, like=x if halves else weight)
-    _pack[(cdiv(d * streams, PACK),)](weight, made, d, n, streams, O, outputs, PACK, products)
+    *_, n, d = x.shape
+    O, halves = len(weight), products == "halves"
+    streams, outputs = 1 << (n - 1).bit_length(), padded(O)
+    made = (x if halves else weight).new_empty(1 + halves, d, streams, outputs)
+    _pack[(ceil(d * streams / PACK),)](weight, made, d, n, streams, O, outputs, PACK, products)
     return made
 
 

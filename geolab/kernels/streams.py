@@ -6,23 +6,14 @@ tokens: 1, or a whole sequence. The state and the update are read, and their gra
 each in its own dtype. Coefficients, sums and their gradients are float32.
 """
 
+from math import ceil
+
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from geolab.kernels import normed
-from geolab.kernels.launch import (
-    buffer,
-    cdiv,
-    differentiate,
-    expanded,
-    groups,
-    op,
-    require,
-    sizes,
-    summed,
-    twin,
-)
+from geolab.kernels.launch import differentiate, expanded, groups, op, require, summed, twin
 from geolab.kernels.tiles import across, added, along, coefficients, store_sums, vectors, zeros
 from geolab.kernels.totals import add_up
 
@@ -75,9 +66,9 @@ def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor)
 
 def _launch_read(x: Tensor, a: Tensor, gamma: Tensor | None, span: int, eps: float,
                  y: Tensor) -> None:
-    N, n, d = sizes(x, 2)
+    N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
     tile = reading(x, gamma)
-    programs = cdiv(N, tile["TOKENS"]) * cdiv(d, tile["FEATURES"])
+    programs = ceil(N / tile["TOKENS"]) * ceil(d / tile["FEATURES"])
     _read[(programs,)](x, a, a if gamma is None else gamma, y, N, d, span, eps, n, span > 1,
                        gamma is not None, **tile)
 
@@ -89,10 +80,10 @@ def reading(x: Tensor, gamma: Tensor | None) -> dict[str, int]:
 
 def read_backward(grad: Tensor, x: Tensor, a: Tensor, span: int, *grads: Tensor) -> None:
     """Fill the gradients of X and a, or that of a alone."""
-    N, n, d = sizes(x, 2)
+    N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
     tile = along(x)
-    _read_backward[(cdiv(N, tile["TOKENS"]),)](grad, x, a, grads[0], grads[-1], N, d, span, n,
-                                               len(grads) == 2, span > 1, **tile)
+    _read_backward[(ceil(N / tile["TOKENS"]),)](
+        grad, x, a, grads[0], grads[-1], N, d, span, n, len(grads) == 2, span > 1, **tile)
 
 
 def _launch_read_backward(grad: Tensor, x: Tensor, a: Tensor, gamma: Tensor | None, span: int,
@@ -114,14 +105,13 @@ def _launch_apart_backward(grad: Tensor, x: Tensor, a: Tensor, gamma: Tensor | N
 @op("geolab::stream_read", _launch_read)
 def _stream_read(x: Tensor, a: Tensor, gamma: Tensor | None, span: int, eps: float) -> Tensor:
     *tokens, _, d = x.shape
-    return buffer(*tokens, d, like=x)
+    return x.new_empty((*tokens, d))
 
 
 @op("geolab::stream_read_backward", _launch_read_backward)
 def _stream_read_backward(grad: Tensor, x: Tensor, a: Tensor, gamma: Tensor | None, span: int,
                           eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    return (buffer(*x.shape, like=x), buffer(*x.shape[:-1], like=a),
-            buffer(*_shape(gamma), like=a))
+    return x.new_empty(x.shape), a.new_empty(x.shape[:-1]), a.new_empty(_shape(gamma))
 
 
 def _shape(gamma: Tensor | None) -> tuple[int, ...]:
@@ -142,14 +132,14 @@ differentiate(_stream_read, _read_vjp)
     lambda x, a, gamma, u_port, a_port, eps, y: _launch_read(x, a, gamma, 1, eps, y))
 def _read_apart(x: Tensor, a: Tensor, gamma: Tensor | None, u_port: Tensor, a_port: Tensor,
                 eps: float) -> Tensor:
-    return buffer(*u_port.shape, like=x)
+    return x.new_empty(u_port.shape)
 
 
 @op("geolab::stream_read_apart_backward", _launch_apart_backward)
 def _read_apart_backward(grad: Tensor, x: Tensor, a: Tensor, gamma: Tensor | None,
                          eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    return (buffer(*a.shape, like=a), buffer(*_shape(gamma), like=a),
-            buffer(*(grad.shape if gamma is not None else (0,)), like=grad))
+    return (a.new_empty(a.shape), a.new_empty(_shape(gamma)),
+            grad.new_empty(grad.shape if gamma is not None else (0,)))
 
 
 def _apart_vjp(grad, x, a, gamma, eps):
@@ -164,18 +154,18 @@ differentiate(_read_apart, _apart_vjp, keep=lambda inputs, outputs: (*inputs[:3]
 
 def _launch_mix(x: Tensor, matrix: Tensor, span: int, b: Tensor | None, span_b: int,
                 h: Tensor | None, y: Tensor) -> None:
-    N, n, d = sizes(x, 2)
+    N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
     tile, write = across(x), h is not None
-    programs = cdiv(N, tile["TOKENS"]) * cdiv(d, tile["FEATURES"])
+    programs = ceil(N / tile["TOKENS"]) * ceil(d / tile["FEATURES"])
     _mix[(programs,)](x, matrix, b if write else matrix, h if write else x, y, N, d, span, span_b,
                       n, write, span * span_b > 1, **tile)
 
 
 def _launch_mix_backward(grad: Tensor, x: Tensor, matrix: Tensor, span: int, b: Tensor | None,
                          span_b: int, h: Tensor | None, *grads: Tensor) -> None:
-    N, n, d = sizes(x, 2)
+    N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
     tile, write = along(x), h is not None
-    _mix_backward[(cdiv(N, tile["TOKENS"]),)](
+    _mix_backward[(ceil(N / tile["TOKENS"]),)](
         grad, x, matrix, b if write else matrix, h if write else x, *grads, N, d, span, span_b, n,
         write, span * span_b > 1, **tile)
 
@@ -183,7 +173,7 @@ def _launch_mix_backward(grad: Tensor, x: Tensor, matrix: Tensor, span: int, b: 
 @op("geolab::stream_mix", _launch_mix)
 def _stream_mix(x: Tensor, matrix: Tensor, span: int, b: Tensor | None, span_b: int,
                 h: Tensor | None) -> Tensor:
-    return buffer(*x.shape, like=x)
+    return x.new_empty(x.shape)
 
 
 @op("geolab::stream_mix_backward", _launch_mix_backward)
@@ -191,8 +181,8 @@ def _stream_mix_backward(grad: Tensor, x: Tensor, matrix: Tensor, span: int, b: 
                          span_b: int, h: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     *tokens, n, _ = x.shape
     vector, update = ((*tokens, n), h.shape) if h is not None else ((0,), (0,))
-    return (buffer(*x.shape, like=x), buffer(*tokens, n, n, like=matrix),
-            buffer(*vector, like=matrix), buffer(*update, like=x if h is None else h))
+    return (x.new_empty(x.shape), matrix.new_empty((*tokens, n, n)),
+            matrix.new_empty(vector), (x if h is None else h).new_empty(update))
 
 
 def _mix_vjp(grad, x, matrix, span, b, span_b, h):

@@ -5,13 +5,14 @@ tokens.
 """
 
 from functools import cache
+from math import ceil
 from typing import NamedTuple
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from geolab.kernels.launch import INTERPRETED, cdiv, power_of_two, sizes
+from geolab.kernels.launch import INTERPRETED
 
 
 class Layout(NamedTuple):
@@ -63,7 +64,7 @@ class ReadGradients(NamedTuple):
 
 def written_with(write: Write | WriteGradients | None, x: Tensor) -> int:
     """How many coefficients write a token of x (N, n, d): n² + n, or n where H = I, or none."""
-    return 0 if write is None else write.coefficients.numel() // sizes(x, 2)[0]
+    return 0 if write is None else write.coefficients.numel() // x.shape[:-2].numel()
 
 
 def across(x: Tensor) -> dict[str, int]:
@@ -97,12 +98,12 @@ def _across(d: int, bytes_each: int) -> dict[str, int]:
 
 @cache
 def _along(d: int, bytes_each: int) -> dict[str, int]:
-    return _tile(max(cdiv(d, 4), min(d, 512 // bytes_each)), bytes_each)
+    return _tile(max(ceil(d / 4), min(d, 512 // bytes_each)), bytes_each)
 
 
 def _tile(features: int, bytes_each: int) -> dict[str, int]:
     numbers = 2048 // bytes_each
-    features = max(min(power_of_two(features), numbers), 8)
+    features = max(min(1 << (features - 1).bit_length(), numbers), 8)
     # few and large programs are faster in the interpreter
     return dict(TOKENS=(32 if INTERPRETED else 1) * numbers // features, FEATURES=features)
 

@@ -2,11 +2,13 @@
 order, so that a result is the same in every run.
 """
 
+from math import ceil
+
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from geolab.kernels.launch import INTERPRETED, buffer, cdiv
+from geolab.kernels.launch import INTERPRETED
 
 # sums in a program of `_add_up`, and how many parts of each it reads at once: one after the other,
 # they would wait for one another
@@ -15,7 +17,7 @@ ADDED, AT_ONCE = (32768, 1) if INTERPRETED else (128, 16)
 
 def parts_of(total: Tensor, parts: int) -> Tensor:
     """Memory for the parts of a sum; the sum itself, if there is one part."""
-    return total if parts == 1 else buffer(parts, *total.shape, like=total)
+    return total if parts == 1 else total.new_empty((parts, *total.shape))
 
 
 def add_up(*sums: tuple[Tensor | None, Tensor | None]) -> None:
@@ -26,7 +28,7 @@ def add_up(*sums: tuple[Tensor | None, Tensor | None]) -> None:
     """
     left = [(parts, total) for parts, total in sums if parts is not total]
     given = [item for parts, total in left for item in (parts, total, len(parts), total.numel())]
-    programs = sum(cdiv(total.numel(), ADDED) for _, total in left)
+    programs = sum(ceil(total.numel() / ADDED) for _, total in left)
     if left:
         _add_up[(programs,)](*given, *given[:4] * (4 - len(left)), ADDED, AT_ONCE)
 

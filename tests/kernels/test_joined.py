@@ -13,6 +13,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
+from triton import next_power_of_2
 
 from benchmarks.cases import split
 from benchmarks.traffic import traffic
@@ -160,7 +161,7 @@ def vectors(run, n, dtype=HALF, N=40):
             with traffic() as back:
                 torch.autograd.grad([y.sum() for y in given], leaves)
         outputs = n * (n + 2)
-        packed = 4 * max(16, launch.power_of_two(outputs)) * launch.power_of_two(n) * d
+        packed = 4 * max(16, next_power_of_2(outputs)) * next_power_of_2(n) * d
         moved.append((there.distinct - 4 * outputs * n * d - 2 * packed,
                       back.distinct - 8 * outputs * n * d))
     return [(b - a) / (128 * dtype.itemsize * N) for a, b in zip(*moved, strict=True)]
