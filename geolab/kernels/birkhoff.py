@@ -19,7 +19,7 @@ from torch import Tensor
 from geolab.kernels.launch import INTERPRETED, differentiate, op, require, twin
 
 # The backward pass keeps every fourth f in registers and forms those between again, so that one
-# wave of programs holds 65536 matrices. All 19 at n = 4 would take 210 registers, and 1.7 waves.
+# wave of programs holds 65536 matrices. All 19 at n = 4 would take 221 registers, and 1.7 waves.
 EVERY = 4
 # The numbers of the history in a thread's registers: up to 64 steps at n = 4, and 24 at n = 8.
 KEPT = 80
