@@ -9,7 +9,7 @@ import html
 import math
 import re
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import cache
 
 from studies import findings
@@ -165,15 +165,20 @@ def _line(hypothesis: Hypothesis, link: str) -> str:
             f"<td>{effects}</td><td>{varied}</td></tr>")
 
 
-def over_first(content: dict, part: str, unit: str = "nats") -> dict[str, tuple[Effect, Effect]]:
+def over_first(content: dict, part: str, unit: str = "nats",
+               arms: Container[str] | None = None) -> dict[str, tuple[Effect, Effect]]:
     """Return the gains of a comparison's other finished arms over its first one.
 
     One gain is for the same number of steps at the best setting, one for the same time.
 
     The intervals for the steps hold together, and so do those for the time.
+
+    Arguments:
+        arms: those that the caller shows; None for all.
     """
     comparison, unfinished = content.get(part, content), content["unfinished"]
     first, *others = (arm for arm in comparison["parameters"] if f"{part}: {arm}" not in unfinished)
+    others = [arm for arm in others if arms is None or arm in arms]
     quantity = log_loss if unit == RATIO else loss
     timed = comparison["sensitivity"]["equal time"]
     found = {}
@@ -185,13 +190,15 @@ def over_first(content: dict, part: str, unit: str = "nats") -> dict[str, tuple[
     return found
 
 
-def against_first(content: dict, part: str, unit: str = "nats") -> str:
+def against_first(content: dict, part: str, unit: str = "nats",
+                  arms: Container[str] | None = None) -> str:
     """Return a table of every finished arm of a comparison beside its first one.
 
     The columns are weights, the time of a step, the loss with the number of runs that diverged or
     stalled, and the gains of `over_first`.
     """
-    comparison, gains, lines = content.get(part, content), over_first(content, part, unit), []
+    comparison, lines = content.get(part, content), []
+    gains = over_first(content, part, unit, arms)
     zero = content.get("baselines", {}).get("zero", math.inf)
     first = next(iter(comparison["parameters"]))
     for arm in (first, *gains):
