@@ -59,18 +59,15 @@ def _launch_backward(grad: Tensor, x: Tensor, steps: int, flip: bool, grad_x: Te
     N, n, _ = x.shape[:-2].numel(), *x.shape[-2:]
     matrices, power = tile(n)
     programs = ceil(N / matrices)
-    _scale_backward[(programs,)](grad, x, grad_x, history(programs, steps, n, x), N, steps,
-                                 is_long(n, steps), flip, n, matrices, power, EVERY, num_warps=1)
+    kept, long = history(programs, steps, n, x)
+    _scale_backward[(programs,)](grad, x, grad_x, kept, N, steps, long, flip, n, matrices, power,
+                                 EVERY, num_warps=1)
 
 
-def is_long(n: int, steps: int) -> bool:
-    """Whether the history of the backward pass is too long for registers."""
-    return n * (ceil(steps / EVERY) + EVERY) > KEPT
-
-
-def history(programs: int, steps: int, n: int, like: Tensor) -> Tensor:
-    """Memory for the history of f, if registers don't hold it."""
-    return like.new_empty(programs, steps, n, tile(n)[0]) if is_long(n, steps) else like
+def history(programs: int, steps: int, n: int, like: Tensor) -> tuple[Tensor, bool]:
+    """Memory for the history of f, and whether it is needed, as it is too long for registers."""
+    long = n * (ceil(steps / EVERY) + EVERY) > KEPT
+    return like.new_empty(programs, steps, n, tile(n)[0]) if long else like, long
 
 
 @op("geolab::sinkhorn", _launch)

@@ -1,25 +1,18 @@
 """The second phase of `constrained`: a, b′, H′ and u of the numbers y, and the gradient of y.
 
-Legend: as there. FORM is "identity", "sinkhorn", "guarded" or "corners", or one of TABLES, where
-logit i of a, of b′ and of each row of H′ is of stream i (see `hyper`), or "turn" (see there). K
-counts the logits of H′. CORNERS are the matrices of a mixture, and F is the history of an
-iteration. With NORM a program that reads holds whole tokens. NORMS is 0 where y is divided by the
-RMS of the token. It is 1 or n where the mean of the token, or of each stream, is taken from it, and
-it is divided by its deviation. Then the last NORMS of the O products W z are sums of features, and
-in y their means.
+Legend: as there. FORM is "identity", "sinkhorn", "guarded" or "corners", "turn" (see there), or a
+table, "free" or "tanh", where logit i of a, of b′ and of each row of H′ is of stream i (see
+`hyper`). K counts the logits of H′. CORNERS are the matrices of a mixture, and F is the history of
+an iteration. With NORM a program that reads holds whole tokens. NORMS is 0 where y is divided by
+the RMS of the token. It is 1 or n where the mean of the token, or of each stream, is taken from it,
+and it is divided by its deviation. Then the last NORMS of the O products W z are sums of features,
+and in y their means.
 """
 
 import triton
 import triton.language as tl
 
 from geolab.kernels import birkhoff, guarded, logits, normed, polytope, tiles, turn
-
-TABLES = ("free", "tanh")
-
-
-def norms(form: str, n: int) -> int:
-    """NORMS."""
-    return n if form in TABLES else int(form == "turn")
 
 
 @triton.jit(do_not_specialize=["N", "parts", "steps"])

@@ -73,6 +73,10 @@ class Form(NamedTuple):
     guard: float = 0.0        # ε; for a turn τ
     write_guard: float = 0.0  # ε′; for a turn α
 
+    def norms(self, n: int) -> int:
+        """NORMS, as `coefficients` says."""
+        return n if self.name in ("free", "tanh") else int(self.name == "turn")
+
 
 class Made(NamedTuple):
     """What the forward pass makes. `made` has the rows of H′, then b′."""
@@ -184,9 +188,9 @@ def join(x: Tensor, given: Tensor | None, update: Tensor | None, maps: Maps, for
             *(() if read is None else (found.a,)))
 
 
-def _fewer(matrices: int, threads: int, numbers: int, corners: Tensor | None) -> int:
+def _fewer(matrices: int, threads: int, numbers: int, corners: Tensor) -> int:
     """Matrices per program: a thread holds so many numbers of its matrices' corners at most."""
-    if corners is None or INTERPRETED:
+    if INTERPRETED:
         return matrices
     K, n, _ = corners.shape
     each = (1 << (K - 1).bit_length()) * (1 << (n - 1).bit_length())
@@ -197,13 +201,14 @@ def _fewer(matrices: int, threads: int, numbers: int, corners: Tensor | None) ->
 def _launch(given: Given, maps: Maps, form: Form, made: Made) -> None:
     x, z, gamma, read = given.x, made.z, given.gamma, given.read
     N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
-    norms = coefficients.norms(form.name, n)
+    norms = form.norms(n)
     sums, squares = joined.products(x, maps.weight, form.eps, given.c, given.h, z, made.y, made.r,
                                     norms)
     tile, power = {"num_warps": WARPS} | streams.reading(x, gamma), 1 << (n - 1).bit_length()
     threads = 32 * tile["num_warps"]
-    each = _fewer(1024 if INTERPRETED else threads * min(n & -n, 4) // power, threads, 32,
-                  maps.corners)
+    each = 1024 if INTERPRETED else threads * min(n & -n, 4) // power
+    if maps.corners is not None:
+        each = _fewer(each, threads, 32, maps.corners)
     reading = ceil(N / tile["TOKENS"]) * ceil(d / tile["FEATURES"])
     whole = sums is made.y
     coefficients._enter[(ceil(N / each) + reading,)](
@@ -220,6 +225,7 @@ def _launch_backward(grads: Cotangents, given: Given, maps: Maps, form: Form, ke
                      found: Gradients) -> None:
     x, gamma, y = given.x, given.gamma, kept.y
     N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
+    norms = form.norms(n)
     read, of_read, ga, gu = given.read, found.of_read, grads.ga, grads.gu
     if read is None:  # then a itself reads
         read, ga = kept.a, (of_read := kept.a.new_empty(kept.a.shape))
@@ -232,17 +238,19 @@ def _launch_backward(grads: Cotangents, given: Given, maps: Maps, form: Form, ke
                                       of_read, found.of_gamma, gu)
     scaled, products = generate.scaled_like(x, y, kept.r)
     each, power = birkhoff.tile(n)
-    each = _fewer(each, 32, 64, maps.corners)
-    programs, steps = ceil(N / each), form.steps
+    if maps.corners is not None:
+        each = _fewer(each, 32, 64, maps.corners)
+    programs, steps, history, long = ceil(N / each), form.steps, y, False
+    if form.name == "sinkhorn":
+        history, long = birkhoff.history(programs, steps, n, y)
+    elif form.name == "guarded":
+        history = y.new_empty(programs, steps, n + power, each)
     parts = parts_of(found.of_logits, programs)
-    history = (y.new_empty(programs, steps, n + power, each) if form.name == "guarded"
-               else birkhoff.history(programs, steps, n, y) if form.name == "sinkhorn" else y)
     coefficients._enter_backward[(programs,)](
         ga, grads.gmade, y, kept.r, maps.scale, maps.bias,
         maps.bias if maps.corners is None else maps.corners, *scaled, parts, history, N, d,
-        form.guard, form.write_guard, steps, birkhoff.is_long(n, steps), form.flip, form.name, n,
-        len(maps.weight), coefficients.norms(form.name, n), len(maps.scale), each, power, products,
-        num_warps=1)
+        form.guard, form.write_guard, steps, long, form.flip, form.name, n, len(maps.weight),
+        norms, len(maps.scale), each, power, products, num_warps=1)
     joined.backward(scaled, ReadGradients(grads.gz, gu, read), x, maps.weight, given.c, given.h,
                     found.of_x, found.of_weight, found.of_c, found.of_h, (parts, found.of_logits),
                     (parts_gamma, None if gamma is None else found.of_gamma))
@@ -254,8 +262,8 @@ def _outputs(given: Given, maps: Maps, form: Form) -> tuple[
     """Return what `Made` names. If nothing is written, a port for the gradient of X stands in
     place of Z.
     """
-    x, norms = given.x, coefficients.norms(form.name, given.x.shape[-2])
-    *tokens, n, d = x.shape
+    x, (*tokens, n, d) = given.x, given.x.shape
+    norms = form.norms(n)
     z = x.new_empty(1).expand(x.shape) if given.h is None else x.new_empty(x.shape)
     rows = 1 if form.name == "identity" else n + 1
     shapes = (rows, n), (n,), (len(maps.weight),), (norms,) if norms else ()

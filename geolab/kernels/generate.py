@@ -14,9 +14,8 @@ are exact, W and the gradient are sums of two bfloat16 numbers each, their halve
 three tf32 products, whose operands the compiler rounds. A single tf32 product would truncate its
 operands, and its sums would be too small by 7e-4.
 
-`packed` brings W into the form in which every program reads it, and `_scale` does so for the
-gradient of the outputs. Few tokens don't fill a device: then several programs share a token's
-features, and `_join` adds up their results.
+`packed` brings W into the form that every program reads, and `_scale` the gradient of the outputs.
+Few tokens don't fill a device: then programs share their features, and `_join` adds up the results.
 
 Legend: N tokens, D features each, O float32 outputs, padded to OUTPUTS; r = 1 / rms x.
 """
@@ -31,8 +30,8 @@ from torch import Tensor
 
 from geolab.kernels import launch, tiles
 from geolab.kernels.launch import INTERPRETED, differentiate, op, require, twin
-from geolab.kernels.pack import packed, padded
-from geolab.kernels.tiles import Layout, ReadGradients, Write, WriteGradients, written_with
+from geolab.kernels.pack import halves, packed, padded
+from geolab.kernels.tiles import Layout, ReadGradients, Write, WriteGradients
 from geolab.kernels.totals import add_up, parts_of
 
 NUMBERS = 32768 if INTERPRETED else 2048  # outputs of tokens, in a program of `_join` or `_scale`
@@ -67,9 +66,9 @@ def _launch(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor) -> None
 
 def layout_of(x: Tensor, weight: Tensor) -> Layout:
     """The layout of the forward pass for tokens without a write."""
-    halves = _products(x.dtype, x.device) == "halves"
-    large = halves and len(weight) <= 32 and launch.describe(x.device).shared >= SHARED
-    return FORWARD if large else Layout(128, 64 if halves else 32, 8)
+    split = _products(x.dtype, x.device) == "halves"
+    large = split and len(weight) <= 32 and launch.describe(x.device).shared >= SHARED
+    return FORWARD if large else Layout(128, 64 if split else 32, 8)
 
 
 def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor,
@@ -91,8 +90,9 @@ def state_forward(x: Tensor, weight: Tensor, eps: float, y: Tensor, r: Tensor,
         y.new_empty(parts, N, O), y.new_empty(parts, N, max(norms, 1)))
     _forward[(blocks, parts)](
         x, packed(weight, x, products), sums, squares, *(write or (y, x, x)), N, eps, d, share,
-        n, O, padded(O), norms, WRITE=written_with(write, x), TOKENS=tokens, FEATURES=features,
-        WHOLE=d % features == 0, STAGES=layout.stages, PRODUCTS=products, num_warps=layout.warps)
+        n, O, padded(O), norms, WRITE=0 if write is None else write.coefficients.numel() // N,
+        TOKENS=tokens, FEATURES=features, WHOLE=d % features == 0, STAGES=layout.stages,
+        PRODUCTS=products, num_warps=layout.warps)
     return sums, squares
 
 
@@ -122,8 +122,8 @@ class Scaled(NamedTuple):
 def scaled_like(x: Tensor, y: Tensor, r: Tensor) -> tuple[Scaled, str]:
     """Memory for the gradient of y, and the form of its products with the data x."""
     products = _products(x.dtype, x.device)
-    halves = products == "halves"
-    a = (x if halves else y).new_empty(1 + halves, y.shape[:-1].numel(), y.shape[-1])
+    split = products == "halves"
+    a = (x if split else y).new_empty(1 + split, y.shape[:-1].numel(), y.shape[-1])
     return Scaled(a, y.new_empty(r.shape)), products
 
 
@@ -158,9 +158,9 @@ def state_backward(scaled: Scaled, x: Tensor, weight: Tensor, grad_x: Tensor, gr
         *scaled, x, weight, grad_x, of_w, *(read or (x, x, weight)), C=given, U=update,
         GC=of_w if of_c is None else of_c, GH=of_update, N=N, d=d, n=n, O=O, OUTPUTS=padded(O),
         share=ceil(N / (parts * tokens)) * tokens, NORMS=scaled.shrink.numel() // N,
-        READ=read is not None, WRITE=written_with(write, x), TOKENS=tokens, FEATURES=features,
-        WHOLE=d % features == 0, STAGES=layout.stages, PRODUCTS=_products(x.dtype, x.device),
-        num_warps=layout.warps)
+        READ=read is not None, WRITE=0 if write is None else given.numel() // N, TOKENS=tokens,
+        FEATURES=features, WHOLE=d % features == 0, STAGES=layout.stages,
+        PRODUCTS=_products(x.dtype, x.device), num_warps=layout.warps)
     add_up((of_w, grad_w), (of_c, of_given), *others)
 
 
@@ -267,7 +267,7 @@ def _scale(G, Y, R, A, SHRINK, N, D, O: tl.constexpr, OUTPUTS: tl.constexpr, TOK
     r = tl.load(R + token, mask=inside, other=0.0)
     a = tl.load(G + place, mask=known, other=0.0) * r[:, None]
     y = tl.load(Y + place, mask=known, other=0.0)
-    high, low = tiles.halves(a, PRODUCTS)
+    high, low = halves(a, PRODUCTS)
     tl.store(A + place, high, mask=known)
     if PRODUCTS == "halves":
         tl.store(A + N.to(tl.int64) * O + place, low, mask=known)
@@ -291,8 +291,8 @@ def _backward(SCALED, SHRINK, X, W, GX, GW, GZ, GU, A, C, U, GC, GH, N, share, d
     first = tl.program_id(1).to(tl.int64) * share
     left = tl.minimum(N - first, share).to(tl.int32)  # tokens of this program; none may be left
     known, real = output < O, (stream < n) & (own < d)
-    high, low = tiles.halves(tl.load(W + (output * n * d)[:, None] + (stream * d + own)[None, :],
-                                mask=known[:, None] & real[None, :], other=0.0), PRODUCTS)
+    high, low = halves(tl.load(W + (output * n * d)[:, None] + (stream * d + own)[None, :],
+                               mask=known[:, None] & real[None, :], other=0.0), PRODUCTS)
     gw = tl.zeros([FEATURES * STREAMS, OUTPUTS], tl.float32)
     LOW = SCALED + N.to(tl.int64) * O
     for start in tl.range(0, left, TOKENS, num_stages=STAGES):

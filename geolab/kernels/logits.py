@@ -124,7 +124,11 @@ def back(grad, Y, r, SCALE, SCALED, PARTS, token, N, first: tl.constexpr, count:
 
 @triton.jit
 def store_halves(SCALED, scaled, place, mask, N, O: tl.constexpr, PRODUCTS: tl.constexpr):
-    high, low = tiles.halves(scaled, PRODUCTS)
-    tl.store(SCALED + place, high, mask=mask)
+    """Write numbers of the gradient of y, or their `pack.halves`."""
     if PRODUCTS == "halves":
+        high = scaled.to(tl.bfloat16)
+        low = (scaled - high.to(tl.float32)).to(tl.bfloat16)
+        tl.store(SCALED + place, high, mask=mask)
         tl.store(SCALED + N.to(tl.int64) * O + place, low, mask=mask)
+    else:
+        tl.store(SCALED + place, scaled, mask=mask)

@@ -1,4 +1,4 @@
-"""W in the form in which every program of `generate` reads it."""
+"""W in the form in which every program of `generate` reads it, and the halves of numbers."""
 
 from math import ceil
 
@@ -6,7 +6,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from geolab.kernels import tiles
 from geolab.kernels.launch import INTERPRETED
 
 PACK = 4096 if INTERPRETED else 64  # columns of W, in a program of `_pack`
@@ -22,9 +21,9 @@ def packed(weight: Tensor, x: Tensor, products: str) -> Tensor:
     n and O padded.
     """
     *_, n, d = x.shape
-    O, halves = len(weight), products == "halves"
+    O, split = len(weight), products == "halves"
     streams, outputs = 1 << (n - 1).bit_length(), padded(O)
-    made = (x if halves else weight).new_empty(1 + halves, d, streams, outputs)
+    made = (x if split else weight).new_empty(1 + split, d, streams, outputs)
     _pack[(ceil(d * streams / PACK),)](weight, made, d, n, streams, O, outputs, PACK, products)
     return made
 
@@ -41,8 +40,19 @@ def _pack(W, PACKED, d, n: tl.constexpr, STREAMS: tl.constexpr, O: tl.constexpr,
     own, stream = side // STREAMS, side % STREAMS
     w = tl.load(W + (stream * d + own)[:, None] + output[None, :] * n * d, other=0.0,
                 mask=((stream < n) & (own < d))[:, None] & (output < O)[None, :])
-    high, low = tiles.halves(w, PRODUCTS)
+    high, low = halves(w, PRODUCTS)
     place, mask = side[:, None] * OUTPUTS + output[None, :], (own < d)[:, None]
     tl.store(PACKED + place, high, mask=mask)
     if PRODUCTS == "halves":
         tl.store(PACKED + d * STREAMS * OUTPUTS + place, low, mask=mask)
+
+
+@triton.jit
+def halves(x, PRODUCTS: tl.constexpr):
+    """For "halves", x as a sum of two bfloat16 numbers; otherwise x itself, twice."""
+    if PRODUCTS == "halves":
+        high = x.to(tl.bfloat16)
+        low = (x - high.to(tl.float32)).to(tl.bfloat16)
+    else:
+        high, low = x, x
+    return high, low

@@ -6,6 +6,7 @@ tokens: 1, or a whole sequence. The state and the update are read, and their gra
 each in its own dtype. Coefficients, sums and their gradients are float32.
 """
 
+from functools import cache
 from math import ceil
 
 import triton
@@ -13,8 +14,17 @@ import triton.language as tl
 from torch import Tensor
 
 from geolab.kernels import normed
-from geolab.kernels.launch import differentiate, expanded, groups, op, require, summed, twin
-from geolab.kernels.tiles import across, added, along, coefficients, store_sums, vectors, zeros
+from geolab.kernels.launch import (
+    INTERPRETED,
+    differentiate,
+    expanded,
+    groups,
+    op,
+    require,
+    summed,
+    twin,
+)
+from geolab.kernels.tiles import added, coefficients, store_sums, vectors, zeros
 from geolab.kernels.totals import add_up
 
 
@@ -62,6 +72,41 @@ def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor)
     return _stream_mix(x.contiguous(), *groups(matrix, tokens, 2), *groups(weights, tokens, 1), h)
 
 
+# ---------------------------------------------------------------- tiles
+
+# cached: computing these takes as long as a launch
+
+@cache
+def across(d: int, bytes_each: int) -> dict[str, int]:
+    """The tile of a program of 4 warps that takes one tile of the state.
+
+    It has 16 bytes per thread and stream. Its width divides d where a power of two from 128 on
+    does. A thread requests all data of its tile at once: 80 bytes for n = 4 and a vector h. With 16
+    warps on a multiprocessor these are 40 KB, and about 25 KB are enough for its share of a GPU's
+    bandwidth.
+    """
+    exact = d & -d
+    return _tile(exact if exact >= 128 else d, bytes_each)
+
+
+@cache
+def along(d: int, bytes_each: int) -> dict[str, int]:
+    """The tile of a program of 4 warps that goes along all d features, and sums over them.
+
+    A token has about 4 tiles, and narrow ones where d allows. A warp that has a token to itself
+    sums without the other warps. Long tokens take several warps, since otherwise the last programs
+    would take long.
+    """
+    return _tile(max(ceil(d / 4), min(d, 512 // bytes_each)), bytes_each)
+
+
+def _tile(features: int, bytes_each: int) -> dict[str, int]:
+    numbers = 2048 // bytes_each
+    features = max(min(1 << (features - 1).bit_length(), numbers), 8)
+    # few and large programs are faster in the interpreter
+    return dict(TOKENS=(32 if INTERPRETED else 1) * numbers // features, FEATURES=features)
+
+
 # ---------------------------------------------------------------- read
 
 def _launch_read(x: Tensor, a: Tensor, gamma: Tensor | None, span: int, eps: float,
@@ -75,13 +120,14 @@ def _launch_read(x: Tensor, a: Tensor, gamma: Tensor | None, span: int, eps: flo
 
 def reading(x: Tensor, gamma: Tensor | None) -> dict[str, int]:
     """The tile of a program that reads: whole tokens, if it takes their norm too."""
-    return across(x) if gamma is None else normed.whole(x.shape[-1], x.element_size())
+    tile = across if gamma is None else normed.whole
+    return tile(x.shape[-1], x.element_size())
 
 
 def read_backward(grad: Tensor, x: Tensor, a: Tensor, span: int, *grads: Tensor) -> None:
     """Fill the gradients of X and a, or that of a alone."""
     N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
-    tile = along(x)
+    tile = along(d, x.element_size())
     _read_backward[(ceil(N / tile["TOKENS"]),)](
         grad, x, a, grads[0], grads[-1], N, d, span, n, len(grads) == 2, span > 1, **tile)
 
@@ -155,7 +201,7 @@ differentiate(_read_apart, _apart_vjp, keep=lambda inputs, outputs: (*inputs[:3]
 def _launch_mix(x: Tensor, matrix: Tensor, span: int, b: Tensor | None, span_b: int,
                 h: Tensor | None, y: Tensor) -> None:
     N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
-    tile, write = across(x), h is not None
+    tile, write = across(d, x.element_size()), h is not None
     programs = ceil(N / tile["TOKENS"]) * ceil(d / tile["FEATURES"])
     _mix[(programs,)](x, matrix, b if write else matrix, h if write else x, y, N, d, span, span_b,
                       n, write, span * span_b > 1, **tile)
@@ -164,7 +210,7 @@ def _launch_mix(x: Tensor, matrix: Tensor, span: int, b: Tensor | None, span_b: 
 def _launch_mix_backward(grad: Tensor, x: Tensor, matrix: Tensor, span: int, b: Tensor | None,
                          span_b: int, h: Tensor | None, *grads: Tensor) -> None:
     N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
-    tile, write = along(x), h is not None
+    tile, write = along(d, x.element_size()), h is not None
     _mix_backward[(ceil(N / tile["TOKENS"]),)](
         grad, x, matrix, b if write else matrix, h if write else x, *grads, N, d, span, span_b, n,
         write, span * span_b > 1, **tile)

@@ -1,18 +1,14 @@
-"""A state in tiles of TOKENS × FEATURES: the sizes of tiles, their loads, and sums over features.
+"""A state in tiles of TOKENS × FEATURES: layouts of passes, loads, and sums over features.
 
 Legend: N tokens, n streams, d features per stream. A coefficient belongs to `span` consecutive
 tokens.
 """
 
-from functools import cache
-from math import ceil
 from typing import NamedTuple
 
 import triton
 import triton.language as tl
 from torch import Tensor
-
-from geolab.kernels.launch import INTERPRETED
 
 
 class Layout(NamedTuple):
@@ -60,52 +56,6 @@ class ReadGradients(NamedTuple):
     of_state: Tensor  # G: (N, n, d)
     of_heard: Tensor  # ∂u: (N, d)
     weights: Tensor   # a: (N, n)
-
-
-def written_with(write: Write | WriteGradients | None, x: Tensor) -> int:
-    """How many coefficients write a token of x (N, n, d): n² + n, or n where H = I, or none."""
-    return 0 if write is None else write.coefficients.numel() // x.shape[:-2].numel()
-
-
-def across(x: Tensor) -> dict[str, int]:
-    """The tile of a program of 4 warps that takes one tile of x (N, n, d).
-
-    It has 16 bytes per thread and stream. Its width divides d where a power of two from 128 on
-    does. A thread requests all data of its tile at once: 80 bytes for n = 4 and a vector h. With 16
-    warps on a multiprocessor these are 40 KB, and about 25 KB are enough for its share of a GPU's
-    bandwidth.
-    """
-    return _across(x.shape[-1], x.element_size())
-
-
-def along(x: Tensor) -> dict[str, int]:
-    """The tile of a program of 4 warps that goes along all d features, and sums over them.
-
-    A token has about 4 tiles, and narrow ones where d allows. A warp that has a token to itself
-    sums without the other warps. Long tokens take several warps, since otherwise the last programs
-    would take long.
-    """
-    return _along(x.shape[-1], x.element_size())
-
-
-# cached: computing these takes as long as a launch
-
-@cache
-def _across(d: int, bytes_each: int) -> dict[str, int]:
-    exact = d & -d
-    return _tile(exact if exact >= 128 else d, bytes_each)
-
-
-@cache
-def _along(d: int, bytes_each: int) -> dict[str, int]:
-    return _tile(max(ceil(d / 4), min(d, 512 // bytes_each)), bytes_each)
-
-
-def _tile(features: int, bytes_each: int) -> dict[str, int]:
-    numbers = 2048 // bytes_each
-    features = max(min(1 << (features - 1).bit_length(), numbers), 8)
-    # few and large programs are faster in the interpreter
-    return dict(TOKENS=(32 if INTERPRETED else 1) * numbers // features, FEATURES=features)
 
 
 @triton.jit
@@ -202,17 +152,6 @@ def store_sums(G, token, inside, sums):
     total, column = tl.sum(side, axis=1), tl.arange(0, COLUMNS)
     tl.store(G + (token * count)[:, None] + column[None, :], total,
              mask=inside[:, None] & (column < count)[None, :])
-
-
-@triton.jit
-def halves(x, PRODUCTS: tl.constexpr):
-    """For "halves", x as a sum of two bfloat16 numbers; otherwise x itself, twice."""
-    if PRODUCTS == "halves":
-        high = x.to(tl.bfloat16)
-        low = (x - high.to(tl.float32)).to(tl.bfloat16)
-    else:
-        high, low = x, x
-    return high, low
 
 
 @triton.jit

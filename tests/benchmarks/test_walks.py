@@ -2,8 +2,11 @@
 
 import sys
 
+import pytest
+
 from benchmarks.walks import Call, block, grafting, hops, verdict, walk
 from geolab.checks import require_count
+from geolab.kernels import launch
 
 
 def test_calls_of_the_house_are_counted_inside_the_context_alone():
@@ -37,6 +40,12 @@ def test_whether_residuals_join_is_asked_once_for_each():
 def test_a_grafted_block_takes_half_the_hops_that_it_once_took():
     forward, _ = block("never")
     assert hops(forward) <= 58 // 2
+
+
+@pytest.mark.skipif(not launch.INTERPRETED, reason="compiled kernels call no function")
+def test_so_does_one_with_kernels_forward_and_backward():
+    forward, backward = block("always")
+    assert hops(forward) <= 144 // 2 and hops(backward) <= 117 // 2
 
 
 def test_a_graft_makes_each_residual_once():
