@@ -3,14 +3,18 @@
     finding(row)            the effect, its variations and the verdict, or None without runs
     comparison_of(row)      the comparison itself
     ends(row)               how the runs of each arm ended: diverged, stalled, below a predictor
+    renewed(row)            whether its study would make its runs by another protocol today
 """
 
+import json
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cache
 
 from studies.claims.hypothesis import HYPOTHESES, Hypothesis
 from studies.engine import judge, results
+from studies.engine.arm import Arm
 from studies.engine.judge import Ends, Finding
 from studies.experiments.registry import STUDIES
 
@@ -47,12 +51,14 @@ def comparison_of(row: Hypothesis) -> dict | None:
 def part_of(row: Hypothesis, content: dict) -> dict | None:
     """Return a claim's comparison in the content of a file.
 
-    It is None if the protocol didn't make it, or if one of its arms isn't finished.
+    It is None if the protocol didn't make it, or if it lacks one of its arms or runs of it.
     """
     found = content.get(row.part, content if "runs" in content else None)
+    arms = row.claim.contrast.keys()
+    if not found or "protocol" not in found or not arms <= found["parameters"].keys():
+        return None
     unfinished = {f"{row.part}: {arm}" for arm in row.claim.contrast}
-    made = found and "protocol" in found and unfinished.isdisjoint(content.get("unfinished", ()))
-    return found if made else None
+    return found if unfinished.isdisjoint(content.get("unfinished", ())) else None
 
 
 def ends(row: Hypothesis) -> dict[str, Ends]:
@@ -76,10 +82,21 @@ def baselines_of(row: Hypothesis) -> Mapping[str, float]:
     return (comparison_of(row) or {}).get("baselines") or _baselines(*_place(row))
 
 
+def renewed(row: Hypothesis) -> bool:
+    """Return whether a claim's study has another protocol now than its stored runs."""
+    comparison = comparison_of(row)
+    now = comparison and json.loads(json.dumps(asdict(_first(*_place(row)).protocol)))
+    return comparison is not None and comparison["protocol"] != now
+
+
 @cache
 def _baselines(study: str, part: str, size: str) -> Mapping[str, float]:
-    task = next(arm.task for arm in STUDIES[study].arms(size) if arm.part == part)
-    return task.baselines()
+    return _first(study, part, size).task.baselines()
+
+
+@cache
+def _first(study: str, part: str, size: str) -> Arm:
+    return next(arm for arm in STUDIES[study].arms(size) if arm.part == part)
 
 
 def _place(row: Hypothesis) -> tuple[str, str, str]:

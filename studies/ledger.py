@@ -16,7 +16,9 @@ from studies import findings
 from studies.claims.hypothesis import HYPOTHESES, Hypothesis
 from studies.claims.observation import OBSERVATIONS, Observation
 from studies.engine.judge import (
+    HOLDS,
     MARGIN,
+    OPEN,
     STALLED,
     Claim,
     Effect,
@@ -139,6 +141,34 @@ def at_setting(label: str) -> str:
     return "each at its best setting" + (f" in runs {length} as long" if share < 1 else "")
 
 
+def in_time(label: str) -> str:
+    """Say whether a row's effect changes its side where the arms train for the same time.
+
+    It is "" for a row without such runs, and for one whose effect keeps its side.
+    """
+    one = row(label)
+    found = findings.finding(one) if isinstance(one, Hypothesis) else None
+    timed = found and found.varied.get("equal time")
+    if found is None or not timed or found.verdict == OPEN:
+        return ""
+    side = 1 if found.verdict == HOLDS else -1
+    mean, nearer = (side * (x - one.claim.above) for x in (
+        timed.mean, timed.high if side > 0 else timed.low))
+    if mean >= 0:
+        return ""
+    return "In the same time it lies on the other side of the border" + (
+        ", with its whole interval" if nearer < 0 else " in the mean")
+
+
+def renewed(label: str) -> str:
+    """Say that a row's study has another protocol by now than its stored runs; else ""."""
+    one = row(label)
+    if not isinstance(one, Hypothesis) or not findings.renewed(one):
+        return ""
+    return ("Its study has another protocol by now, and `python -m studies "
+            f"{one.study} --force REASON` makes its runs again")
+
+
 def table(*labels: str, link: str = "../book/hypotheses.html") -> str:
     """Return rows of the ledger as a table, with their variations.
 
@@ -227,14 +257,18 @@ def entry(hypothesis: Hypothesis) -> str:
         parts.append(f"{_numbers(hypothesis, found)} {_runs(hypothesis, found, comparison)}")
     if found is not None and found.why:
         parts.append(f"{found.why[0].upper()}{found.why[1:]}.")
-    parts += [f"{html.escape(told)}." for told in (
-        stalled(hypothesis.label), to_beat(hypothesis.label)) if told]
+    parts += [f"{_marked(told)}." for told in (one(hypothesis.label) for one in (
+        stalled, to_beat, in_time, renewed)) if told]
     if hypothesis.remark:
-        remark = re.sub("`(.+?)`", r"<code>\1</code>", html.escape(hypothesis.remark))
-        parts.append(f"<em>{remark}</em>")
+        parts.append(f"<em>{_marked(hypothesis.remark)}</em>")
     link = f'<a href="{_page(hypothesis.chapter)}">{html.escape(title)}</a>'
     return (f'<dt id="{hypothesis.label}">{link}: '
             f"<strong>{badge(hypothesis.label)}</strong></dt><dd>{'<br>'.join(parts)}</dd>")
+
+
+def _marked(text: str) -> str:
+    """Text for a page, with commands between backticks."""
+    return re.sub("`(.+?)`", r"<code>\1</code>", html.escape(text))
 
 
 def observed(rows: Iterable[Observation] = OBSERVATIONS) -> str:

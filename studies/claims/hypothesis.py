@@ -66,5 +66,5 @@ def hypothesis(*, contrast: Mapping[str, float] | None = None, above: float = 0.
                       **row)
 
 
-FILES = ("mgt", "emhc", "ddl", "streams", "released", "lecture")
+FILES = ("mgt", "emhc", "ddl", "ddl_million", "streams", "released", "lecture")
 HYPOTHESES: list[Hypothesis] = list(entries("hypotheses", FILES, hypothesis))

@@ -16,6 +16,12 @@ def mean_loss(run: dict) -> float:
     return mean(run["validation_loss"])
 
 
+def training_loss(run: dict) -> float:
+    """The mean of the training losses over the last tenth of the steps."""
+    losses = run["train_loss"]
+    return mean(losses[-max(1, len(losses) // 10):])
+
+
 def last_block(alphas: list[float]) -> float:
     """The mean over a block's two sublayers."""
     return sum(alphas[-2:]) / 2
@@ -80,8 +86,8 @@ def settled(run: dict) -> float:
 
 
 QUANTITIES: dict[str, Quantity] = {
-    "loss": loss, "log loss": log_loss, "mean loss": mean_loss, "start": start,
-    "preserved": preserved,
+    "loss": loss, "log loss": log_loss, "mean loss": mean_loss, "training loss": training_loss,
+    "start": start, "preserved": preserved,
     "widest": measured("widest", of=max), "last alpha": measured("alpha", of=last_block),
     "energy": energy, "growth": growth, "beside chance": beside_chance, "responses": responses,
     "early swaps": early_swaps, "order": order, "settled": settled,

@@ -2,6 +2,7 @@
 
 from studies.experiments import (
     delta,
+    delta_million,
     delta_pools,
     echo,
     emhc,
@@ -30,6 +31,7 @@ from studies.experiments import (
 
 STUDIES = {study.name: study for study in (
     delta.STUDY,
+    delta_million.STUDY,
     delta_pools.STUDY,
     echo.STUDY,
     emhc.ECHO,

@@ -50,8 +50,10 @@ def test_gates_are_of_the_published_block_with_the_weight_that_their_name_says(s
 
 # ---------------------------------------------------------------- what operators do
 
-def test_maps_only_is_the_block_with_the_identity_in_the_operators_place_and_keeps_it():
-    model = arm_of(STUDIES["emhc_echo"], "echo", "maps only").model(0)
+@pytest.mark.parametrize("study, part, name", [
+    ("emhc_echo", "echo", "maps only"), ("emhc_gyroscope", "gyroscope", "jpmhc, H = I")])
+def test_an_arm_without_its_operator_has_the_identity_in_its_place_and_keeps_it(study, part, name):
+    model = arm_of(STUDIES[study], part, name).model(0)
     task = Echo(dim=16, length=8, noise=0.1, train=16, validation=16)
     fit(model, task, Budget(steps=5, warmup=1), progress=False)
     for operator in operators_by_layer(model, task.sample("validation").inputs):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from geolab_plain import myst
+from shared_studies import OLDER
 
 from studies import ledger
 from studies.claims.hypothesis import BOOK, HYPOTHESES
@@ -129,6 +130,26 @@ def test_a_row_counts_the_runs_that_beat_a_simple_predictor_and_those_that_stall
             n = sum(loss > 0.3 * zero for loss in ends)
             lost = said(arm, n, len(ends))
             assert lost in stalled and (not n or html.escape(lost) in ledger.table(row.label))
+
+
+@tried
+def test_a_decided_row_says_whether_it_lies_elsewhere_in_the_same_time(row):
+    found, told = ledger.finding(row.label), ledger.in_time(row.label)
+    timed = found.varied.get("equal time")
+    above = timed is not None and timed.mean > row.claim.above
+    turned = {"holds here": not above, "fails here": above}.get(found.verdict, False)
+    assert bool(told) == (timed is not None and turned) and told in ledger.entry(row)
+    if told:
+        inside = timed.low <= row.claim.above <= timed.high
+        assert told.endswith("in the mean" if inside else "whole interval")
+
+
+def test_a_row_says_that_its_study_has_another_protocol_by_now():
+    older = [row for row in TRIED if ledger.renewed(row.label)]
+    assert {(row.study, row.part) for row in older} == OLDER & {(h.study, h.part) for h in TRIED}
+    for row in older:
+        again = f"<code>python -m studies {row.study} --force REASON</code>"
+        assert again in ledger.entry(row)
 
 
 TABLED = [h for h in FILES.values() if "equal time" in comparison_of(h)["sensitivity"]]
