@@ -64,7 +64,7 @@ def _launch_backward(grad: Tensor, x: Tensor, steps: int, flip: bool, grad_x: Te
 
 
 def is_long(n: int, steps: int) -> bool:
-    """Whether the history of the backward pass is too long for registers."""
+    """Return whether the history of the backward pass is too long for registers."""
     return n * (ceil(steps / EVERY) + EVERY) > KEPT
 
 

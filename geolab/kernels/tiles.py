@@ -63,7 +63,7 @@ class ReadGradients(NamedTuple):
 
 
 def written_with(write: Write | WriteGradients | None, x: Tensor) -> int:
-    """How many coefficients write a token of x (N, n, d): n² + n, or n where H = I, or none."""
+    """The number of coefficients that write a token of x (N, n, d): n² + n, n where H = I, or 0."""
     return 0 if write is None else write.coefficients.numel() // x.shape[:-2].numel()
 
 
