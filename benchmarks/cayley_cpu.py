@@ -85,7 +85,7 @@ def spread(times: Sequence[float]) -> float:
     return round((high - low) / middle, 3)
 
 
-def measured(name: str, count: int, rounds: int, turn: int, compiler: str) -> list[dict]:
+def measure(name: str, count: int, rounds: int, turn: int, compiler: str) -> list[dict]:
     """Return one row per pass: the seconds of every contender, and our speed-ups over the solve."""
     ours, solve, draw = OPERATORS[name]
     inputs, cotangent = [x.requires_grad_() for x in draw(count)], torch.randn(count, 4, 4)
@@ -161,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows = []
         for name in OPERATORS:
             for count in given.sizes:
-                rows += measured(name, count, given.rounds, given.turn, given.compiler)
+                rows += measure(name, count, given.rounds, given.turn, given.compiler)
                 print(*map(line, rows[-2:]), sep="\n", flush=True)
         defect = {name: defects(name, 10_000) for name in OPERATORS}
         print("defect at magnitude 10⁶:", defect)

@@ -1,4 +1,4 @@
-"""Who takes turns with a kernel: the kernel again, PyTorch, its compiler, and peers."""
+"""The contenders that take turns with a kernel: itself again, PyTorch, its compiler, and peers."""
 
 from collections.abc import Callable
 from functools import partial

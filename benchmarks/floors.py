@@ -1,4 +1,7 @@
-"""The fewest bytes that each operator moves, by its name. A floor stands beside its case."""
+"""The floors that chapters and `benchmarks.cost` read, by the operator's name.
+
+A floor is the fewest bytes that an operator moves. It stands beside its case in `benchmarks.cases`.
+"""
 
 from benchmarks.cases.birkhoff import sinkhorn
 from benchmarks.cases.case import Bytes

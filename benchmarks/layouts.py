@@ -71,7 +71,7 @@ def laid_out(name: str, side: str, layout: Layout) -> Iterator[None]:
 
 
 def weights(name: str, N: int, d: int, layout: Layout) -> float:
-    """How many bytes of W's halves the tiles of tokens read, over those of a bfloat16 state."""
+    """The bytes of W's halves that the tiles of tokens read, over those of a bfloat16 state."""
     outputs = pack.padded(STREAMS * (STREAMS + 2))
     return -(-N // layout.tokens) * 2 * outputs / N
 

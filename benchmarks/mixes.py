@@ -91,7 +91,7 @@ def ratios(runs: Mapping[str, Callable[[], None]], rounds: int, device: str) -> 
     return found
 
 
-def measured(streams: int, tokens: int, path: str, rounds: int, device: str,
+def measure(streams: int, tokens: int, path: str, rounds: int, device: str,
              compiler: str) -> list[dict]:
     """One row per way and pass."""
     torch.manual_seed(0)
@@ -145,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows = []
         for streams in given.streams:
             for path in given.paths or PATHS[given.device]:
-                found = measured(streams, given.tokens, path, given.rounds, given.device,
+                found = measure(streams, given.tokens, path, given.rounds, given.device,
                                  given.compiler)
                 print(*map(line, found), sep="\n", flush=True)
                 rows += found

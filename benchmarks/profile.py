@@ -66,7 +66,7 @@ def rows_of(steps: list[Iterable[Any]], device: str, step_us: float) -> list[dic
 
 
 def profiled(step: Callable[[], None], device: str) -> Iterable[Any]:
-    """What the profiler adds up of one step, by kernel or operation."""
+    """The times of one step that the profiler adds up, by kernel or operation."""
     kind = ProfilerActivity.CUDA if device == "cuda" else ProfilerActivity.CPU
     with profile(activities=[kind], acc_events=True) as seen:
         step()

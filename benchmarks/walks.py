@@ -1,4 +1,4 @@
-"""How far a person walks who follows the code: calls, and hops from one file to another.
+"""The walk of a person who follows the code: calls, and hops from one file to another.
 
     python -m benchmarks.walks                     a grafted mHC block, and a verdict of the ledger
     TRITON_INTERPRET=1 python -m benchmarks.walks  the same block with its kernels
@@ -34,7 +34,7 @@ class Call(NamedTuple):
 
 
 def hops(calls: list[Call]) -> int:
-    """How often a call is in another file than the one before it."""
+    """The number of calls that are in another file than the one before."""
     return sum(one.file != other.file for one, other in zip(calls, calls[1:], strict=False))
 
 

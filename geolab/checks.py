@@ -15,9 +15,21 @@ from torch import Tensor, nn
 
 
 def require_option(name: str, got: object, known: Collection) -> None:
-    """Raise ValueError, with the list of known values, unless `got` is in `known`."""
-    if got not in known:
+    """Raise ValueError, with the list of known values, unless `got` is one of them.
+
+    It must have the type of that value too: 1 isn't True.
+    """
+    if not any(type(got) is type(one) and got == one for one in known):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {got!r}")
+
+
+def require_options(name: str, got: object, known: Collection) -> None:
+    """Raise ValueError unless `got` is a tuple, a list or a set of known values."""
+    if not isinstance(got, (tuple, list, set, frozenset)):
+        raise ValueError(f"{name} must be a tuple of some of {', '.join(map(repr, known))}, "
+                         f"got {got!r}")
+    for value in got:
+        require_option(name, value, known)
 
 
 def require_effect(given: Mapping[str, object], idle: Mapping[str, str]) -> None:

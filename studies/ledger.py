@@ -272,7 +272,7 @@ def _marked(text: str) -> str:
 
 
 def observed(rows: Iterable[Observation] = OBSERVATIONS) -> str:
-    """What was seen in one real network: terms and their descriptions, with the numbers."""
+    """The observations of one real network: terms and their descriptions, with the numbers."""
     entries = []
     for one in rows:
         content = findings.stored(one.study)

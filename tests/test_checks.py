@@ -20,6 +20,7 @@ from geolab.checks import (
     require_norm,
     require_number,
     require_option,
+    require_options,
     require_pairs,
     require_square,
     require_unit,
@@ -33,6 +34,7 @@ FITS = [
     *((require_unit, F.normalize(torch.randn(50, 300, dtype=torch.float64), dim=-1).to(dtype))
       for dtype in (torch.float32, torch.float64, torch.bfloat16)),
     (require_unit, LONG.float()), (require_option, "map", "k", ("k", "v")),
+    *((require_options, "parts", given, ("k", "v")) for given in ((), ["v", "k"], {"k"})),
     (require_effect, {"scale": 2}, {"bias": "gate=False"}), (require_width, "x", ZEROS(5, 3), 3),
     *((require_leading, "x", ZEROS(*shape, 2), 1, (5, 3))
       for shape in ((5, 3), (1, 3), (3,), ())),
@@ -52,6 +54,11 @@ REFUSED = [
     (require_unit, LONG, "direction must have unit length along its last axis, got length 1; "
      "normalise it with operators.unit_direction"),
     (require_option, "map", "w", ("k", "v"), "map must be one of 'k', 'v', got 'w'"),
+    (require_option, "erase", 1, (True, False), "erase must be one of True, False, got 1"),
+    (require_option, "map", [], {"k": 0, "v": 1}, "map must be one of 'k', 'v', got []"),
+    (require_options, "parts", ("k", "w"), ("k", "v"), "parts must be one of 'k', 'v', got 'w'"),
+    *((require_options, "parts", value, ("k", "v"),
+       f"parts must be a tuple of some of 'k', 'v', got {value!r}") for value in ("k", 1, None)),
     (require_effect, {"scale": 2}, {"scale": "gate=False"},
      "scale must be left out where gate=False, which leaves it without effect, got 2"),
     (require_width, "x", ZEROS(5, 3), 4,

@@ -4,6 +4,7 @@ import ast
 import graphlib
 import json
 import os
+import re
 import subprocess
 import sys
 from functools import cache
@@ -144,6 +145,12 @@ def test_no_room_stands_above_one_that_imports_it(rooms):
 
 def test_modules_import_each_other_in_no_circle():
     graphlib.TopologicalSorter({name: imports(name) for name in HOUSE}).prepare()
+
+
+def test_the_map_in_the_readme_has_every_room():
+    layout = (ROOT / "README.md").read_text().partition("## Layout")[2].partition("###")[0]
+    assert not [room for room in (*ROOMS, *STUDIES) if not re.search(rf"\b{room}\b", layout)
+                and room != "__main__"]
 
 
 # ---------------------------------------------------------------- what an import loads

@@ -48,7 +48,7 @@ COLAB = "https://colab.research.google.com/github"
 
 
 class Address(NamedTuple):
-    """Where the repository lies; `url` is empty where nobody knows."""
+    """The place of the repository; `url` is empty where nobody knows."""
 
     url: str
     branch: str

@@ -28,7 +28,7 @@ class Task:
 
 
 def settings(bank: Path | None = None) -> dict:
-    """What the examination consists of, from a teacher's own bank or from the book."""
+    """The parts of the examination, from a teacher's own bank or from the book."""
     own = bank / "exam.yml" if bank else None
     path = own if own and own.exists() else ROOT / "classes/course/exam.yml"
     return yaml.safe_load(path.read_text())

@@ -136,7 +136,7 @@ def fingerprint(path: Path) -> str:
 
 
 def recorded(out: Path) -> dict[str, str]:
-    """What each notebook in source/ was when it was made, by its session."""
+    """The hash of each notebook in source/ when it was made, by its session."""
     path = out / SOURCES
     return dict(line.split() for line in path.read_text().splitlines()) if path.exists() else {}
 

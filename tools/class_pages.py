@@ -172,7 +172,7 @@ def story(section: Tag) -> list[str]:
 
 
 def captions(part: Tag) -> list[str]:
-    """What the words below a picture say."""
+    """The words below a picture."""
     return [f"<p>{re.sub('</?(?:div|figcaption|p)[^>]*>', '', bare(found))}</p>"
             for found in part.select(CAPTIONS)]
 
@@ -182,7 +182,7 @@ def cells_of(row: Tag) -> list[Tag]:
 
 
 def slide(head: str, body: str, said: list[str] | None = None, kind: str = "") -> str:
-    """A slide. What its speaker says is hidden, and the key N shows it in a window."""
+    """A slide. Its speaker's notes are hidden, and the key N shows them in a window."""
     top = f"<h2>{head}</h2>" if head else ""
     notes = f'<aside class="notes" hidden>{"".join(said)}</aside>' if said else ""
     return f'<section class="slide {kind}">{top}<div>{body}</div>{notes}</section>'

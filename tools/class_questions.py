@@ -79,7 +79,7 @@ class Check:
 
     @property
     def steps(self) -> list:
-        """How far apart two answers are, for each entry."""
+        """The distance of neighbouring answers, for each entry."""
         return self.step if isinstance(self.step, list) else [self.step] * len(self.right)
 
     @property
@@ -145,7 +145,7 @@ class Session:
 
 @cache
 def asked(path: Path) -> dict:
-    """What a file asks."""
+    """The questions of a file."""
     return yaml.safe_load(path.read_text())
 
 
@@ -190,13 +190,13 @@ def save(of: Session, path: Path) -> None:
 
 
 def saved(path: Path) -> Session:
-    """What `save` has written."""
+    """The questions that `save` has written."""
     data = json.loads(path.read_text())
     return Session(**data | {"checks": [Check(**entry) for entry in data["checks"]]})
 
 
 def rubric(lines: list[str]) -> str:
-    """What a teacher gives points for, as Markdown."""
+    """The rubric by which a teacher gives points, as Markdown."""
     return "**One point each:**\n\n" + "\n".join(f"- {line}" for line in lines)
 
 

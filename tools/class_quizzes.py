@@ -35,7 +35,7 @@ class Item:
 
 
 def items(of: Session) -> list[Item]:
-    """What a platform can ask and grade: the quiz, and every number of the questions."""
+    """The items that a platform can ask and grade: the quiz, and every number of the questions."""
     found = [Item(f"{of.name} quiz {k}", question["ask"], question["answers"])
              for k, question in enumerate(of.quiz, start=1)]
     for check in of.checks:

@@ -1,6 +1,7 @@
 """A chapter's Markdown for a session's notebook, which lies alone: links into the book are words.
 
-What is for the teacher and the list of references go, and equations have numbers.
+What is for the teacher and the list of references go, and equations have numbers. Regular
+expressions find them all: markdown-it-py reads Markdown, but doesn't write it again as it was.
 """
 
 import re

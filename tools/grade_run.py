@@ -94,7 +94,7 @@ def plain(value):
 
 
 def unpacked(value):
-    """What `plain` has packed. Raises ValueError for data that `plain` doesn't make."""
+    """The value that `plain` has packed. Raises ValueError for data that `plain` doesn't make."""
     if isinstance(value, list):
         return [unpacked(entry) for entry in value]
     if not isinstance(value, dict):

@@ -54,7 +54,7 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """What a student's process may take."""
+    """The limits of a student's process."""
 
     cell: float = 120     # seconds
     total: float = 900    # seconds
@@ -85,7 +85,7 @@ def inside(hidden: list[Path]) -> list[str]:
 
 
 def stand(hidden: list[Path]) -> str:
-    """Why walls can't be built here, or nothing if they can."""
+    """Say why walls can't be built here, or nothing if they can."""
     if not sys.platform.startswith("linux") or not shutil.which("unshare"):
         return "walls need Linux and its command unshare"
     with tempfile.TemporaryDirectory() as folder:
@@ -104,7 +104,7 @@ class Student:
         self.end = time.monotonic() + limits.total
 
     def answers(self, cells: list[tuple[int, str]], names: list[str]) -> tuple[dict, dict]:
-        """What the notebook's cells leave under the names, and the cells' errors.
+        """The values that the notebook's cells leave under the names, and the cells' errors.
 
         Raises: Stopped, whose second argument is the cell at which the process stopped.
         """

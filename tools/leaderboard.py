@@ -74,7 +74,7 @@ def read(path: Path, count: int) -> Entry:
 
 
 def baselines(count: int) -> list[Entry]:
-    """What stands in the table without an idea: the whole network, and cuts that anybody can make.
+    """The table's rows that need no idea: the whole network, and cuts that anybody can make.
     """
     most, whole = 5 * count // 6, list(range(count))
     spread = [block for block in whole if block % 6 != 3]
@@ -115,7 +115,7 @@ def cut(text: str, tokenizer) -> list[Tensor]:
 
 
 def tied(one: list[float], other: list[float]) -> bool:
-    """Whether two lists of losses on the same windows differ by less than two standard errors."""
+    """Return whether two lists of losses on the same windows lie within two standard errors."""
     gaps = [a - b for a, b in zip(one, other, strict=True)]
     return abs(mean(gaps)) < 2 * stdev(gaps) / math.sqrt(len(gaps))
 

@@ -167,7 +167,7 @@ class Margins:
     def close(self, function: Callable, rtol: str = "rtol", atol: str = "atol",
               default: tuple[float, float] = (1e-5, 1e-8)) -> Callable:
         """Wrap a function like allclose so that it notes the margin of its numbers."""
-        def measured(a, b, *rest, **options):
+        def noting(a, b, *rest, **options):
             given = dict(zip((rtol, atol), rest, strict=False)) | options
             result = function(a, b, **given)
             relative, absolute = (array(given.get(name, usual))
@@ -184,11 +184,11 @@ class Margins:
             worst = float(np.max(ratio, initial=0.0))
             self.note(worst if result is None or np.ndim(array(result)) or result else 1 / worst)
             return result
-        return measured
+        return noting
 
     def rank(self, function: Callable) -> Callable:
         """Wrap matrix_rank so that it notes the margin of its singular values."""
-        def measured(matrix, **options):
+        def noting(matrix, **options):
             sizes = array(torch.linalg.svdvals(matrix))
             largest = sizes.max(-1, initial=0, keepdims=True)
             eps = max(matrix.shape[-2:]) * torch.finfo(matrix.dtype).eps
@@ -198,7 +198,7 @@ class Margins:
                 ratio = np.where(sizes > cut, cut / sizes, sizes / cut)
             self.note(float(np.max(ratio, initial=0.0)))
             return function(matrix, **options)
-        return measured
+        return noting
 
     def install(self) -> None:
         """Replace the functions that the cells call by ones that measure."""

@@ -4,6 +4,7 @@ Its links lead to places in the document, folds are open, code that only draws i
 slider is a few of its frames side by side.
 """
 
+import argparse
 import itertools
 import json
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from bs4 import BeautifulSoup, Tag
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import sync_playwright
 
+import browser
 from release import ROOT, version
 
 STYLE = Path(__file__).with_name("paper.css")
@@ -210,6 +212,23 @@ def head(site: Path, name: str) -> str:
         elif (tag.string or "").startswith("window.MathJax"):
             kept.append(str(tag))
     return "\n".join(kept)
+
+
+def asked(about: str, what: str) -> tuple[Path, str]:
+    """The built site that a command is given, and the browser with which it makes the file.
+
+    Arguments:
+        about: the help of the command.
+        what: the name of the file's form, such as "PDF".
+    Raises: SystemExit without Chrome or Chromium.
+    """
+    parser = argparse.ArgumentParser(description=about,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--site", type=Path, default=ROOT / "_build/html", help="the built site")
+    given, path = parser.parse_args(), browser.find()
+    if path is None:
+        raise SystemExit(f"The {what} needs Chrome or Chromium; `make browser` installs one.")
+    return given.site, path
 
 
 @contextmanager

@@ -4,17 +4,14 @@ The pages of _build/html are joined, MathJax sets their formulas, and the browse
 the contents get their page numbers from the first print.
 """
 
-import argparse
 import io
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import pikepdf
 
-import browser
-from paper import BrowserPage, pages, typeset
-from release import ROOT, file
+from paper import BrowserPage, asked, pages, typeset
+from release import file
 
 NUMBERED = """numbers => document.querySelectorAll(".book-contents a").forEach(link =>
     link.querySelector(".page").textContent = numbers[link.hash.slice(1)])"""
@@ -29,16 +26,9 @@ HEADINGS = """() => [...document.querySelectorAll("h1, h2, h3, h4, h5, h6")]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--site", type=Path, default=ROOT / "_build/html", help="the built site")
-    given = parser.parse_args()
-    path = browser.find()
-    if path is None:
-        print("The PDF needs Chrome or Chromium; `make browser` installs one.")
-        return 1
+    site, path = asked(__doc__, "PDF")
     out = file(".pdf")
-    with typeset(given.site, pages(given.site), path) as page:
+    with typeset(site, pages(site), path) as page:
         page.evaluate(FITTED)
         page.evaluate(NUMBERED, places(printed(page)))
         whole = printed(page, outline=True, tagged=True)

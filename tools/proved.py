@@ -31,7 +31,7 @@ class Place(NamedTuple):
         return f"{self.chapter}, cell {self.cell}, line {self.line}"
 
 
-class Step(NamedTuple):
+class Statement(NamedTuple):
     """One statement of a cell, ready to run."""
 
     cell: int
@@ -125,7 +125,7 @@ class Chapter:
 
     def __init__(self, path: Path, prepare: ast.NodeTransformer):
         self.path = path
-        self.steps: list[Step] = []
+        self.steps: list[Statement] = []
         self.failures: dict[Place, list[str]] = {}
         self.left_out: set[Place] = set()
         self.places: dict[tuple[str, int], Place] = {}   # (file name, line) of each assertion
@@ -149,7 +149,7 @@ class Chapter:
                 self.places[name, line] = checks[-1]
         changed = changes(statement)
         tree = ast.fix_missing_locations(prepare.visit(statement))
-        self.steps.append(Step(at, compile(ast.Module([tree], []), name, "exec"), changed,
+        self.steps.append(Statement(at, compile(ast.Module([tree], []), name, "exec"), changed,
                                uses, named(tree, ast.Store), checks))
 
     def remember(self, cell: str, source: str) -> str:

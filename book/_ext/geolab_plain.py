@@ -10,6 +10,7 @@ What the notebook has                              what the page is made of
 <div class="theorem" id="a">, **Theorem 2.1 (A name).**, </div>        {prf:theorem}, or {exercise}
 <div class="tip">, **A name**, </div>                                  {admonition}
 <details class="proof">, <summary>Proof</summary>, </details>          the same, folded
+<details class="road">, <summary>, its minutes and what it finds       a side road, closed
 <span id="delta-audited"></span>                   (delta-audited)=
 **Solution of [Exercise 2.3](#ex-delta-once).**    {solution-start}; and a comment ends it
 """

@@ -1,5 +1,4 @@
-"""What the published models call the tensors of their residual, and which numbers a config must
-give.
+"""The names of the residual's tensors in published models, and the numbers that a config must give.
 
 Names are data: a row for each spelling, with a model's layer i and one of the PARTS. What stands
 before "layers" is the prefix of a file, and each file has one.
@@ -38,7 +37,7 @@ DROPPED = "hc_pre."  # stands somewhere in the names of Hy4's files, and transfo
 
 
 class Kind(NamedTuple):
-    """What the residuals of two model types differ in."""
+    """The differences between the residuals of two model types."""
 
     mixes: bool            # whether there is an H, other than the identity
     head: bool             # whether the streams are summed with learned weights at the end

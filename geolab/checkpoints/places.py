@@ -1,4 +1,4 @@
-"""Where the files of a model lie: in a folder, or on a server that answers range requests.
+"""The places of a model's files: a folder, or a server that answers range requests.
 
 Both places answer with documents, with some bytes of a file and its size, and with tensors. `spent`
 counts the bytes that they have read. Nothing is written to the disk.

@@ -1,4 +1,4 @@
-"""What a checkpoint's static maps say, as numbers, and as a file with their provenance."""
+"""A checkpoint's static maps in numbers, and these as a file with their provenance."""
 
 import hashlib
 import json

@@ -26,7 +26,7 @@ INDEX, SINGLE, CONFIG = "model.safetensors.index.json", "model.safetensors", "co
 
 
 class Survey(NamedTuple):
-    """What a model stores of its residual, and what it takes to read it."""
+    """The tensors that a model stores of its residual, and the bytes that must be read for them."""
 
     address: str
     revision: str                      # the commit where a hub tells one, else ""
@@ -39,7 +39,7 @@ class Survey(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """What `read` will read."""
+        """The number of bytes that `read` will read."""
         return sum(one.bytes for one in self.stored.values())
 
 
@@ -193,7 +193,7 @@ def _files(place: Folder | Web, index: dict) -> dict[str, str]:
 
 
 def _single(place: Folder | Web, file: str | None, tell: Tell) -> dict[str, Stored]:
-    """What the one file of a model holds."""
+    """The tensors in the one file of a model."""
     try:
         return _headers(place, [file or place.at(SINGLE)], tell)
     except FileNotFoundError as error:
@@ -202,7 +202,7 @@ def _single(place: Folder | Web, file: str | None, tell: Tell) -> dict[str, Stor
 
 
 def _headers(place: Folder | Web, files: Collection[str], tell: Tell) -> dict[str, Stored]:
-    """What some files hold."""
+    """The tensors in some files."""
     begun = {file: place.span(file, 0, 8) for file in files}
     lengths = {file: header_length(first, size, file) for file, (first, size) in begun.items()}
     tell(f"headers, of {len(files)} file{'s' * (len(files) > 1)}: {sum(lengths.values())} bytes")

@@ -156,7 +156,7 @@ def _refuse_beside(name: str, *_, **__) -> NoReturn:
 
 
 class Plan(NamedTuple):
-    """What `graft` is going to put into the blocks of a stack."""
+    """The residuals that `graft` is going to put into the blocks of a stack."""
 
     blocks: list[nn.Module]
     rules: Sequence[Rule]             # of each block

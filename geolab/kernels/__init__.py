@@ -78,8 +78,11 @@ def serves(x: Tensor, streams: int = 1) -> bool:
 
 
 def joins(x: Tensor, outputs: int, mixed: bool = True) -> bool:
-    """Return whether the kernels of `stream_join` serve the state x (..., n, d) and a W with
-    `outputs` rows, where a matrix mixes the streams or, if they aren't `mixed`, none does.
+    """Return whether the kernels of `stream_join` serve the state x (..., n, d).
+
+    Arguments:
+        outputs: the number of rows of W.
+        mixed: whether a matrix mixes the streams.
     """
     return (x.shape[-2] <= (MOST_JOINED if mixed else MOST_STREAMS) and outputs <= 64
             and serves(x) and _runs_joined(x.device))
@@ -92,8 +95,13 @@ def holds(x: Tensor) -> bool:
 
 
 def takes(x: Tensor, norm: Callable | None) -> tuple[Tensor, float] | None:
-    """Return the weight and the guard of an RMS norm that a program which reads the state x
-    (..., n, d) takes in the same pass, or None. A module is PyTorch's own, and nobody looks at it.
+    """Return the weight and the guard of an RMS norm if one program can read x and take the norm.
+
+    Otherwise return None.
+
+    Arguments:
+        x: the state, (..., n, d).
+        norm: the weight and the guard, or a module. It must be PyTorch's own, without hooks.
     """
     if norm is None or not holds(x):
         return None

@@ -44,7 +44,7 @@ WARPS = 4  # of the second phase, where programs read Z
 
 
 class Given(NamedTuple):
-    """What a join reads, but for the maps."""
+    """The inputs of a join, but for the maps."""
 
     x: Tensor
     c: Tensor | None      # the rows of H, then b
@@ -55,7 +55,7 @@ class Given(NamedTuple):
 
 
 class Maps(NamedTuple):
-    """What makes the logits of a, b′ and H′."""
+    """The maps from a token to the logits of a, b′ and H′."""
 
     weight: Tensor
     scale: Tensor
@@ -64,7 +64,7 @@ class Maps(NamedTuple):
 
 
 class Form(NamedTuple):
-    """How a, b′ and H′ are made of their logits."""
+    """The form in which a, b′ and H′ are made of their logits."""
 
     name: str
     eps: float  # of the lengths of z
@@ -79,7 +79,7 @@ class Form(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What the forward pass makes. `made` has the rows of H′, then b′."""
+    """The outputs of the forward pass. `made` has the rows of H′, then b′."""
 
     z: Tensor
     u: Tensor
@@ -90,7 +90,7 @@ class Made(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What the backward pass needs of it."""
+    """The outputs of the forward pass that the backward pass needs."""
 
     z: Tensor | None  # None where Z is X
     a: Tensor
@@ -120,7 +120,7 @@ class Gradients(NamedTuple):
 
 
 def taken(fields: Sequence, *groups: type) -> list:
-    """The named tuples that these fields are, one after the other."""
+    """Put these fields, one after the other, into the named tuples that they belong to."""
     left = iter(fields)
     return [group(*islice(left, len(group._fields))) for group in groups]
 

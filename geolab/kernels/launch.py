@@ -23,7 +23,7 @@ INTERPRETED = triton.knobs.runtime.interpret
 # ---------------------------------------------------------------- devices
 
 class Device(NamedTuple):
-    """What a kernel asks of a device."""
+    """The properties of a device that kernels ask for."""
 
     multiprocessors: int
     shared: int    # the bytes of shared memory that a program may have
@@ -37,7 +37,7 @@ H200 = Device(132, 227 * 2**10, halves=not INTERPRETED, tf32=not INTERPRETED)
 
 @cache
 def describe(device: torch.device) -> Device:
-    """What this device has. A CPU counts as an H200."""
+    """The properties of this device. A CPU counts as an H200."""
     if device.type != "cuda":
         return H200
     number = torch.cuda.current_device() if device.index is None else device.index

@@ -35,8 +35,10 @@ def whole(PARTS, place, mask, size, parts):
 
 @triton.jit
 def place_of(first: tl.constexpr, column, n: tl.constexpr, FORM: tl.constexpr):
-    """Where the logit of a column of a tile is: the first of its tile is the `first` of all, or in
-    a table, whose row for a stream is b, a and its column of H, the (first / n)th of its row.
+    """The place of a column's logit, in a tile whose first logit is the `first` of all.
+
+    A table has a row of n + 2 logits for each stream: b, a and its column of H. There a column of
+    the tile stands for a stream.
     """
     if FORM == "free" or FORM == "tanh":
         row: tl.constexpr = 1 - first // n if first < 2 * n else first // n
@@ -59,7 +61,7 @@ def group_of(group: tl.constexpr, FORM: tl.constexpr):
 
 @triton.jit
 def bounded(y, FORM: tl.constexpr):
-    """What s multiplies."""
+    """The number that s multiplies."""
     if FORM == "tanh":
         y = 2 * tl.sigmoid(2 * y) - 1  # off by 6e-8, before it is added to a number of the table
     return y

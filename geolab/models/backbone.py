@@ -71,9 +71,7 @@ class Transformer(nn.Module):
 
     @property
     def joined(self) -> bool:
-        """Whether each sublayer leaves the write of its state to the next one, whose kernel does
-        both.
-        """
+        """True if each sublayer leaves the write of its state to the kernel of the next one."""
         return (self.config.norm_at == "pre"
                 and all(untouched(layer, called=True) for layer in self.layers)
                 and joining(layer.residual for layer in self.layers))

@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from geolab.checks import require_count, require_option, require_width
+from geolab.checks import require_count, require_option, require_options, require_width
 from geolab.models.layers import angles, require_length
 from geolab.models.messages import MessagePassing, RelationGraph, path_graph
 
@@ -76,8 +76,7 @@ class GeometricConfig:
         require_option("norm_at", self.norm_at, ("post", "pre"))
         require_option("positions", self.positions, ("none", "learned", "sinusoidal"))
         require_option("activation", self.activation, ACTIVATIONS)
-        for place in self.dropout_at:
-            require_option("dropout_at", place, PLACES)
+        require_options("dropout_at", self.dropout_at, PLACES)
 
     def dropout_of(self, place: str) -> float:
         return self.dropout if place in self.dropout_at else 0.0

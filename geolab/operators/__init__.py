@@ -6,12 +6,12 @@ from geolab.operators.attend import attend
 from geolab.operators.birkhoff import sinkhorn
 from geolab.operators.cayley import cayley_iterated, cayley_rank2, cayley_skew4, skew
 from geolab.operators.delta import (
-                                    delta_layer,
-                                    delta_matrix,
-                                    delta_shortcut,
-                                    delta_update,
-                                    diagonal_update,
-                                    unit_direction,
+    delta_layer,
+    delta_matrix,
+    delta_shortcut,
+    delta_update,
+    diagonal_update,
+    unit_direction,
 )
 from geolab.operators.gate import blend, gated_matrix, gated_mix, geodesic, midpoint_penalty
 from geolab.operators.generate import rms_linear

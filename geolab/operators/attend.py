@@ -18,7 +18,7 @@ from geolab.operators.streams import stream_read
 
 
 class Attention(NamedTuple):
-    """How the sources are weighed.
+    """The options by which the sources are weighed.
 
     Arguments:
         eps: the guard inside rms x; None is that of the dtype.

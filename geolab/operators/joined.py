@@ -57,7 +57,7 @@ class Generated(NamedTuple):
 
 @dataclass(frozen=True)
 class Form:
-    """How a, b and H are made of numbers: a = σ(·) + ε, b = 2σ(·) + ε′ and H = Sinkhorn(exp ·).
+    """The form of the coefficients: a = σ(·) + ε, b = 2σ(·) + ε′ and H = Sinkhorn(exp ·).
 
     Arguments:
         iterations, order: those of `sinkhorn`.

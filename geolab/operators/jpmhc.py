@@ -29,7 +29,7 @@ from geolab.operators.streams import Norm, Unwritten, stream_read
 
 @dataclass(frozen=True)
 class Turn:
-    """How a, b and H are made of numbers.
+    """The options by which a, b and H are made of their logits.
 
     Arguments:
         steps, alpha: those of `cayley_iterated`.

@@ -1,4 +1,4 @@
-"""Who hears whom: the input of each sublayer as a sum over the outputs of those before it.
+"""The input of each sublayer as a sum over the outputs of those before it: who hears whom.
 
     u_t = Σ_{s<t} A_ts y_s,   A_ts = a_tᵀ H_{t−1} ⋯ H_{s+1} b_s
 

@@ -27,7 +27,7 @@ NONLINEAR = {"exp", "gelu", "layer_norm", "linalg_vector_norm", "norm", "relu", 
              "silu", "softmax", "softplus", "sqrt", "tanh"}
 
 
-class Step(NamedTuple):
+class HeldStep(NamedTuple):
     """The step of one residual."""
 
     residual: nn.Module
@@ -41,7 +41,7 @@ class Run(NamedTuple):
     """A run of one stack of residuals, S of them."""
 
     entry: Tensor       # y_0, (B, T, D), a leaf
-    steps: list[Step]
+    steps: list[HeldStep]
     exit: Tensor        # what the last residual's `reduce` gives: (B, T, D)
     output: Any         # of the model
 
@@ -59,7 +59,7 @@ def held_run(model: nn.Module, x: Any, change: Callable[[int, Any], Any] | None 
         that doesn't run its sublayer once.
     """
     ends: dict[str, list[Tensor]] = {"expand": [], "reduce": []}
-    steps: list[Step] = []
+    steps: list[HeldStep] = []
 
     @torch.enable_grad()
     def enter(expand: Callable, x: Tensor) -> Any:
@@ -79,7 +79,7 @@ def held_run(model: nn.Module, x: Any, change: Callable[[int, Any], Any] | None 
         if len(said) != 1:
             raise ValueError(f"{type(residual).__name__} must run its sublayer once in a step, got "
                              f"{len(said)} runs")
-        steps.append(Step(residual, state, heard[0], said[0], new))
+        steps.append(HeldStep(residual, state, heard[0], said[0], new))
         return new
 
     with ExitStack() as around:

@@ -1,4 +1,4 @@
-"""How a network uses its n streams: which ones its sublayers read, write, and can do without.
+"""The use of n streams: which ones a network's sublayers read, write, and can do without.
 
 Alimaskina et al. 2026 (arXiv 2606.03483) find that the signal gathers in one stream. Peng et al.
 2026 (arXiv 2603.14833) take one stream away at a time, to tell what a network needs from what it
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from geolab.probes.hearing import weights_of
-from geolab.probes.held import Run, Step, held_run
+from geolab.probes.held import HeldStep, Run, held_run
 
 
 class StreamUsage(NamedTuple):
@@ -58,7 +58,7 @@ def stream_usage(model: nn.Module, x: Any,
     return usage
 
 
-def _weights(step: Step) -> tuple[Tensor, Tensor, Tensor]:
+def _weights(step: HeldStep) -> tuple[Tensor, Tensor, Tensor]:
     before, after = _streams(step.state), _streams(step.new)
     read, = torch.autograd.grad(step.heard.sum(), before, retain_graph=True, materialize_grads=True)
     write = [torch.autograd.grad(stream.sum(), step.said, retain_graph=True,

@@ -78,7 +78,7 @@ class Residual(nn.Module, ABC):
 
     @classmethod
     def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
-        """The options without effect beside the others, and in words what leaves them so.
+        """The options that have no effect beside the others, each with the words that say why.
 
         Arguments:
             options: all options by name, those by default too.
@@ -153,7 +153,7 @@ def options_of(residual: type[Residual]) -> dict[str, Any]:
                       and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
                       and (owner is residual or p.default is not p.empty)}
             if vars(owner).get("values"):  # it takes what its constructor is given besides
-                return found | {field.name: field.default for field in fields(owner.values)}
+                return {field.name: field.default for field in fields(owner.values)} | found
             if all(p.kind is not p.VAR_KEYWORD for p in given):
                 break
     return found
@@ -240,7 +240,7 @@ def parted(sublayer: Sublayer) -> Normed:
 
 
 def takes_views(sublayer: Sublayer) -> bool:
-    """Whether the sublayer takes `Views`: a `Normed` says so, and a plain function doesn't."""
+    """Return whether the sublayer takes `Views`. A `Normed` says so; a plain function doesn't."""
     return isinstance(sublayer, Normed) and sublayer.takes_views
 
 
@@ -260,9 +260,8 @@ def between(sublayer: Sublayer, x: Tensor, before: Tensor, after: Tensor) -> Ten
 # ---------------------------------------------------------------- one sublayer after the other
 
 def untouched(module: nn.Module, called: bool = False) -> bool:
-    """Return whether nobody looks at what goes into this module and out of it: it has its class's
-    own methods, and no hooks. One that is still `called` may have those of FSDP, which gather its
-    weights.
+    """Return whether a module has its class's own methods and no hooks, so that nobody sees its
+    inputs and outputs. One that is still `called` may have hooks of FSDP, which gather its weights.
     """
     hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
     return "forward" not in vars(module) and "coefficients" not in vars(module) and all(

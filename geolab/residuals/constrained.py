@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from geolab.checks import require_count, require_number, require_option
+from geolab.checks import require_count, require_number, require_option, require_options
 from geolab.operators import (
     constrained_join,
     rms_linear,
@@ -38,7 +38,7 @@ MAPS = ("read", "write", "mix")  # a, b and H
 
 @dataclass(frozen=True)
 class MapOptions(Form):
-    """How a, b and H are made, and how they start.
+    """The options by which a, b and H are made and started.
 
     Arguments:
         iterations, order: those of Sinkhorn's normalisation; the paper takes 20. They must be left
@@ -69,8 +69,7 @@ class MapOptions(Form):
         require_count("blocks", self.blocks)
         if self.diagonal is not None:
             require_number("diagonal", self.diagonal)
-        for name in tuple(self.without):
-            require_option("without", name, MAPS)
+        require_options("without", self.without, MAPS)
         require_option("mix", self.mix, MIXES)
 
 
@@ -198,6 +197,7 @@ class ConstrainedStreams(Streams):
 
     @classmethod
     def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        require_options("without", options["without"], MAPS)  # this runs before the constructor
         without, mix = tuple(options["without"]), options["mix"]
         removed = f"without={without!r}"
         found = {}

@@ -13,6 +13,7 @@ Legend: B batch, T positions, D model width, d_v value channels.
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -58,13 +59,11 @@ class WriteOnly(DeltaCoefficients):
         return self.beta.new_ones(1, 1, 1, 1)
 
 
-class DeltaRule(Residual):
-    """The delta update with generated k, v and β, for any number of value channels.
+@dataclass(frozen=True)
+class Rule:
+    """The options by which k, v and β are made and change the state.
 
     Arguments:
-        width: D.
-        channels: d_v, the numbers in v.
-        gate_inputs, direction_inputs: how many features β's map and the v-Map's branch read.
         map: "k" (the sublayer gives the direction) or "v" (it gives the value).
         gate: how β = 2σ(·) reads the normalised input: "linear", or "mlp" (one tanh layer of 128
             features, an option of the published code).
@@ -84,41 +83,63 @@ class DeltaRule(Residual):
         norm_eps: the guard of β's own norm. None is the dtype's own. With context="sublayer" it
             must be left out, since that norm has its own guard.
         erase: False leaves out the erasure. This is a control that the papers don't have.
-    Raises: ValueError for an unknown option, or a number outside its range; and, in a step with
-        context="sublayer", for a sublayer that isn't `Normed` with a norm.
+    Raises: ValueError for an unknown option, or a number outside its range.
+    """
+
+    map: str = "k"
+    gate: str = "linear"
+    gate_logits: str = "half"
+    beta_init: float = 1.0
+    beta_fixed: float | None = None
+    value: str = "sigmoid4"
+    eps: float = 1e-5
+    context: str = "own"
+    norm_eps: float | None = None
+    erase: bool = True
+
+    def __post_init__(self):
+        require_option("map", self.map, ("k", "v"))
+        require_option("gate", self.gate, ("linear", "mlp"))
+        require_option("value", self.value, VALUES)
+        require_option("erase", self.erase, (True, False))
+        require_option("context", self.context, ("own", "sublayer"))
+        require_option("gate_logits", self.gate_logits, ("half", "single"))
+        if self.map == "v" and self.value in ("constant", "normed-linear"):
+            raise ValueError(f"value={self.value!r} can't be read from the sublayer's output, "
+                             "as map='v' does: use 'linear', 'sigmoid' or 'sigmoid4'")
+        require_number("beta_init", self.beta_init, 0, 2, strict=True)
+        require_number("eps", self.eps, 0)
+        if self.beta_fixed is not None:
+            require_number("beta_fixed", self.beta_fixed, 0, 2)
+        if self.norm_eps is not None:
+            require_number("norm_eps", self.norm_eps, 0)
+
+
+class DeltaRule(Residual):
+    """The delta update with generated k, v and β, for any number of value channels.
+
+    Arguments:
+        width: D.
+        channels: d_v, the numbers in v.
+        gate_inputs, direction_inputs: how many features β's map and the v-Map's branch read.
+        rule: the fields of `Rule`.
+    Raises: ValueError, in a step with context="sublayer", for a sublayer that isn't `Normed` with
+        a norm.
     """
 
     spectrum = "1, and 1 − β along k"
+    values = Rule
+    normalize = True  # whether the direction is normalised
 
     def __init__(self, width: int, index: int, count: int, *, channels: int, gate_inputs: int,
-                 direction_inputs: int, map: str = "k", gate: str = "linear",
-                 gate_logits: str = "half", beta_init: float = 1.0, beta_fixed: float | None = None,
-                 value: str = "sigmoid4", eps: float = 1e-5, context: str = "own",
-                 norm_eps: float | None = None, erase: bool = True):
+                 direction_inputs: int, **rule):
         super().__init__(width, index, count)
-        require_option("map", map, ("k", "v"))
-        require_option("gate", gate, ("linear", "mlp"))
-        require_option("value", value, VALUES)
-        require_option("erase", erase, (True, False))
-        require_option("context", context, ("own", "sublayer"))
-        require_option("gate_logits", gate_logits, ("half", "single"))
-        if map == "v" and value in ("constant", "normed-linear"):
-            raise ValueError(f"value={value!r} can't be read from the sublayer's output, "
-                             "as map='v' does: use 'linear', 'sigmoid' or 'sigmoid4'")
-        require_number("beta_init", beta_init, 0, 2, strict=True)
-        require_number("eps", eps, 0)
-        if beta_fixed is not None:
-            require_number("beta_fixed", beta_fixed, 0, 2)
-        if norm_eps is not None:
-            require_number("norm_eps", norm_eps, 0)
-        self.channels, self.map, self.value, self.beta_fixed = channels, map, value, beta_fixed
-        self.eps, self.norm_eps, self.erase, self.normalize = eps, norm_eps, erase, True
-        self.context, self.gate_logits = context, gate_logits
-        if beta_fixed is None:
-            self.beta_head = _beta_head(gate, gate_inputs, width, beta_init)
-        if value != "constant":
+        self.channels, self.rule = channels, Rule(**rule)
+        if self.rule.beta_fixed is None:
+            self.beta_head = _beta_head(self.rule.gate, gate_inputs, width, self.rule.beta_init)
+        if self.rule.value != "constant":
             self.value_head = _started(Linear(width, channels), width)
-        if map == "v":
+        if self.rule.map == "v":
             self.direction_head = direction_mlp(direction_inputs, width)
 
     @classmethod
@@ -135,7 +156,7 @@ class DeltaRule(Residual):
 
     @staticmethod
     def _reads_norm(options: Mapping[str, Any]) -> bool:
-        """Whether the norm of `context` is read for more than β."""
+        """Return whether the norm of `context` is read for more than β."""
         if options["map"] == "v":
             return options.get("direction_reads", "input") == "input"
         return options["value"] == "normed-linear"
@@ -151,23 +172,26 @@ class DeltaRule(Residual):
             gate = self._gate_reads(context, state)
             (of_value, value_bias), (of_rate, rate_bias) = self.value_head(), self.beta_head()
             return delta_layer(state, direction, source, gate, of_value, value_bias, of_rate,
-                               rate_bias, self.eps, HEIGHTS[self.value])
+                               rate_bias, self.rule.eps, HEIGHTS[self.rule.value])
         direction, value, beta = self.generate(x, sublayer, state)
-        eps = self.eps if self.normalize else None
-        return delta_update(state, direction, value, beta, self.erase, eps)
+        eps = self.rule.eps if self.normalize else None
+        return delta_update(state, direction, value, beta, self.rule.erase, eps)
 
     def _fused(self, state: Tensor) -> bool:
-        """Whether kernels take both linear maps and the update. Then nobody looks at the maps, or
-        has put an adapter or a quantised weight in their place.
+        """Return whether kernels take both linear maps and the update.
+
+        They do unless somebody looks at the maps, or has put an adapter or a quantised weight in
+        their place.
         """
-        if self.value not in HEIGHTS or self.beta_fixed is not None or not self.erase:
+        rule = self.rule
+        if rule.value not in HEIGHTS or rule.beta_fixed is not None or not rule.erase:
             return False
         if not all(type(head) is Linear and type(head.weight) is nn.Parameter and untouched(head)
                    and head.in_features == self.width
                    for head in (self.value_head, self.beta_head)):
             return False
         return makes_rates(state, self.value_head.weight) and not (
-            self.gate_logits == "half" and torch.is_autocast_enabled(state.device.type))
+            rule.gate_logits == "half" and torch.is_autocast_enabled(state.device.type))
 
     def coefficients(self, x: Tensor, sublayer: Sublayer,
                      state: Tensor | None = None) -> DeltaCoefficients:
@@ -177,8 +201,8 @@ class DeltaRule(Residual):
         """
         direction, value, beta = self.generate(x, sublayer, state)
         if self.normalize:
-            direction = unit_direction(direction, self.eps)
-        return (DeltaCoefficients if self.erase else WriteOnly)(direction, value, beta)
+            direction = unit_direction(direction, self.rule.eps)
+        return (DeltaCoefficients if self.rule.erase else WriteOnly)(direction, value, beta)
 
     def observe(self, state: Tensor, sublayer: Sublayer) -> DeltaCoefficients:
         return self.coefficients(self.read(state), sublayer, state)
@@ -193,15 +217,15 @@ class DeltaRule(Residual):
                  state: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """k before its normalisation, what v reads, and the normalised input."""
         context, h = self._through(x, sublayer)
-        if self.map == "k":
-            return h, context if self.value == "normed-linear" else x, context
+        if self.rule.map == "k":
+            return h, context if self.rule.value == "normed-linear" else x, context
         return self._direction(x, context, state), h, context
 
     def _through(self, x: Tensor, sublayer: Sublayer) -> tuple[Tensor, Tensor]:
         """The normalised input, and F of it."""
-        if self.context == "own":
+        if self.rule.context == "own":
             # without a weight: the linear maps that follow would absorb it
-            return F.rms_norm(x, (self.width,), eps=self.norm_eps), sublayer(x)
+            return F.rms_norm(x, (self.width,), eps=self.rule.norm_eps), sublayer(x)
         if not isinstance(sublayer, Normed) or sublayer.norm is None:
             raise ValueError("context='sublayer' needs a sublayer with a norm, Normed(F, norm), "
                              f"got {sublayer!r}")
@@ -217,17 +241,17 @@ class DeltaRule(Residual):
         return context
 
     def _value(self, source: Tensor) -> Tensor:
-        if self.value == "constant":
+        if self.rule.value == "constant":
             logit = source[..., :1].expand(*source.shape[:-1], self.channels)
         else:
             logit = self.value_head(source)
-        value = VALUES[self.value](logit)
+        value = VALUES[self.rule.value](logit)
         return value.squeeze(-1) if self.channels == 1 else value
 
     def _beta(self, x: Tensor) -> Tensor:
-        if self.beta_fixed is not None:
-            return torch.full_like(x[..., 0], self.beta_fixed)
-        if self.gate_logits == "half":
+        if self.rule.beta_fixed is not None:
+            return torch.full_like(x[..., 0], self.rule.beta_fixed)
+        if self.rule.gate_logits == "half":
             logit = self.beta_head(x)
         else:
             with outside_autocast(x):
@@ -239,7 +263,7 @@ class Delta(DeltaRule):
     """Delta residual, d_v = 1. With erase=False it is x + β v k.
 
     Arguments:
-        rule: the options of `DeltaRule`, except channels and numbers of inputs.
+        rule: the fields of `Rule`.
     """
 
     def __init__(self, width: int, index: int = 0, count: int = 1, **rule):

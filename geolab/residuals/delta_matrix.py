@@ -60,14 +60,12 @@ class DeltaMatrix(DeltaRule):
             B.1), one of POOLS.
         beta_reads: 𝒢 of eq. 2.7: "context" (the norm of x, as published, where the compressor pools
             or convolves), or Pool(X), one of POOLS, without a norm.
-        erase: False leaves out the erasure: X + β k vᵀ. This is a control that the papers don't
-            have.
         normalize: False takes the direction without normalisation. This needs erase=False, since
             erasure needs a unit k.
         norm_eps: the guard of β's norm. By default it equals that of the sublayer's norm, because
             under published kernels the first x is smaller than this guard.
-        rule: map, gate, gate_logits, context, beta_init, beta_fixed, value and eps, as for `Delta`.
-            The code has value="sigmoid4", the paper "linear", its later version "normed-linear".
+        rule: the other fields of `Rule`. With erase=False it is X + β k vᵀ. The code has
+            value="sigmoid4", the paper "linear", its later version "normed-linear".
     Raises: ValueError for an unknown option, fewer than two channels, erasure along a direction
         that isn't normalised, or a step whose compressor or state is missing.
     """
@@ -75,14 +73,11 @@ class DeltaMatrix(DeltaRule):
     def __init__(self, width: int, index: int = 0, count: int = 1, *, channels: int = 4,
                  compress: str = "token", expand: str = "repeat", kernel: int = 4,
                  kernel_init: str = "identity", tied: bool = False, direction_reads: str = "input",
-                 beta_reads: str = "context", erase: bool = True, normalize: bool = True,
+                 beta_reads: str = "context", normalize: bool = True,
                  norm_eps: float | None = 1e-5, **rule):
         require_count("channels", channels, 2)
         require_count("kernel", kernel)
         require_option("normalize", normalize, (True, False))
-        if erase and not normalize:
-            raise ValueError("normalize=False needs erase=False: I − β h hᵀ has no bound for an h "
-                             "of any length")
         require_option("compress", compress, COMPRESSORS)
         require_option("expand", expand, EXPANSIONS)
         require_option("kernel_init", kernel_init, ("identity", "published"))
@@ -91,9 +86,12 @@ class DeltaMatrix(DeltaRule):
         require_option("beta_reads", beta_reads, ("context", *POOLS))
         of_direction = Pool(width, channels, direction_reads) if direction_reads in POOLS else None
         of_beta = Pool(width, channels, beta_reads) if beta_reads in POOLS else None
-        super().__init__(width, index, count, channels=channels, norm_eps=norm_eps, erase=erase,
+        super().__init__(width, index, count, channels=channels, norm_eps=norm_eps,
                          gate_inputs=of_beta.features if of_beta else width,
                          direction_inputs=of_direction.features if of_direction else width, **rule)
+        if self.rule.erase and not normalize:
+            raise ValueError("normalize=False needs erase=False: I − β h hᵀ has no bound for an h "
+                             "of any length")
         self.direction_pool, self.beta_pool = of_direction, of_beta
         self.normalize = normalize
         self.reach = kernel if compress == "token" or expand == "conv" else 1

@@ -82,6 +82,8 @@ class _Series(Residual):
         super().__init__(width, index, count)
         require_option("nets", nets, ("one", "separate"))
         require_option("maps", maps, ("identity", "published", "none"))
+        require_option("normalise", normalise, (True, False))
+        require_number("hidden_ratio", hidden_ratio)
         _require_streams(width, streams)
         if not 0 < hidden_ratio <= width:
             raise ValueError(f"hidden_ratio must lie between 0 and width = {width}, "
@@ -187,6 +189,7 @@ class Hybrid(_Series):
                          sizes=sizes if gate_head == "generator" else sizes[:-1], **options)
         require_option("gate", gate, ("soft", "hard"))
         require_option("gate_head", gate_head, ("generator", "linear"))
+        require_number("gate_bias", gate_bias)
         start_generator(self.generator, streams, start, beta_init, gate_bias)
         self.gate_head = None
         if gate_head == "linear":
@@ -246,6 +249,7 @@ class Geodesic(_Series):
         super().__init__(width, index, count, sizes=(streams, streams, 1, streams, 1),
                          streams=streams, **options)
         _require_streams(width, 2 * streams, "2 · streams")
+        require_number("gate_bias", gate_bias)
         start_generator(self.generator, streams, start, beta_init, gate_bias)
 
     def coefficients(self, state: Tensor) -> OperatorCoefficients:

@@ -37,46 +37,65 @@ from geolab.residuals.streams import Streams
 from geolab.residuals.weights import small_linear
 
 
-class Stream(Streams):
-    """The hybrid operator on n streams of full width, read and written through a router.
-
-    Generator and router read X flattened and layer-normed.
+class _Routed(Streams):
+    """An operator on n streams of full width, which a router reads and writes.
 
     Arguments:
         width: D, of the sublayer and of each stream.
+        whole: whether k has n D numbers, and mirrors the whole state, or n.
+        pool: as in `Hybrid`.
+        normalise: whether the generator layer-norms its input.
+        streams: n, at least 2.
         hidden: features inside the generator.
-        ends: "copied" (the trunk has D features, the streams start as copies and leave as their
-            mean) or "split" (the published trunk has n D, and these are the streams).
-        router_reads: "state" (X) or "mixed" (the published G X).
         start: as in `Cayley`. The published code first sets the generator's last layer to zero,
             where k has no direction, and then overwrites all of it, including the gate's bias. So
             "published" starts at γ = ½, and gate_bias and beta_init must be left out.
         penalty: as in `Hybrid`; the published trainer never adds it here.
-        streams, pool, gate, gate_bias, beta_init: as in `Hybrid`.
+        ends: "copied" (the trunk has D features, the streams start as copies and leave as their
+            mean) or "split" (the published trunk has n D, and these are the streams).
+        router_reads: "state" (X) or "mixed" (the published G X).
+        beta_init, gate_bias: as in `Hybrid`.
     """
 
     spectrum = "singular values from |2γ − 1| to 1"
 
-    def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4,
-                 pool: str = "causal", hidden: int = 48, start: str = "plane",
-                 beta_init: float = 0.1, gate: str = "soft", gate_bias: float = 3.0,
-                 penalty: float = 0.0, ends: str = "copied", router_reads: str = "state"):
+    def __init__(self, width: int, index: int, count: int, *, whole: bool, pool: str,
+                 normalise: bool, streams: int = 4, hidden: int = 48, start: str = "plane",
+                 beta_init: float = 0.1, gate_bias: float = 3.0, penalty: float = 0.0,
+                 ends: str = "copied", router_reads: str = "state"):
         super().__init__(width, index, count, streams=streams, fewest=2)
         require_count("hidden", hidden)
         require_number("penalty", penalty, 0)
-        require_option("gate", gate, ("soft", "hard"))
+        require_number("gate_bias", gate_bias)
         require_option("ends", ends, ("copied", "split"))
         require_option("router_reads", router_reads, ("state", "mixed"))
-        self.ends, self.router_reads = ends, router_reads
-        self.gate, self.penalty, self.leaks = gate, penalty, pool == "sequence"
-        self.generator = Generator(width * streams, hidden, 3 * streams + 2, pool, normalise=True)
+        self.ends, self.router_reads, self.penalty = ends, router_reads, penalty
+        size = width * streams
+        reflected = size if whole else streams
+        self.generator = Generator(size, hidden, 2 * streams + reflected + 2, pool, normalise)
         if start != "published":
-            start_generator(self.generator, streams, start, beta_init, gate_bias)
-        self.router = small_linear(width * streams, 2 * streams**2)
+            start_generator(self.generator, streams, start, beta_init, gate_bias, reflected)
+        self.router = small_linear(size, 2 * streams**2)
 
     @classmethod
     def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
         return idle_start(options, "beta_init", "gate_bias")
+
+
+class Stream(_Routed):
+    """The hybrid operator on n streams of full width.
+
+    Generator and router read X flattened and layer-normed.
+
+    Arguments: those of `_Routed` except whole and normalise, and
+        gate: as in `Hybrid`.
+    """
+
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, pool: str = "causal",
+                 gate: str = "soft", **options):
+        super().__init__(width, index, count, whole=False, pool=pool, normalise=True, **options)
+        require_option("gate", gate, ("soft", "hard"))
+        self.gate, self.leaks = gate, pool == "sequence"
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         mix, _, _, gate, read, write = self.coefficients(state)
@@ -113,45 +132,24 @@ class MixerCoefficients(NamedTuple):
         return blend(turned, householder_matrix(self.direction), self.gate)
 
 
-class Mixer(Streams):
+class Mixer(_Routed):
     """The blend of a rotation of the streams and a reflection of the whole state.
 
-    The router is `Stream`'s. Generator and router read the token's own streams, flattened and
-    normed.
+    Generator and router read the token's own streams, flattened and normed.
 
-    Arguments:
-        width: D, of the sublayer and of each stream.
-        hidden: features inside the generator.
+    Arguments: those of `_Routed` except whole, pool and normalise, and
         norm: "rms" or "layer", without weights. The published code has either in one of its copies.
         norm_eps: its guard; None is PyTorch's own. Published 1e-5. PyTorch's norm gives 0 where
             float32 can't hold a square, above about 1e19.
-        streams, gate_bias, start, beta_init, penalty, ends, router_reads: as for `Stream`.
     """
 
-    spectrum = "singular values from |2γ − 1| to 1"
-
-    def __init__(self, width: int, index: int = 0, count: int = 1, *, streams: int = 4,
-                 hidden: int = 48, start: str = "plane", beta_init: float = 0.1,
-                 gate_bias: float = 3.0, penalty: float = 0.0, ends: str = "copied",
-                 router_reads: str = "state", norm: str = "rms", norm_eps: float | None = None):
-        super().__init__(width, index, count, streams=streams, fewest=2)
-        require_count("hidden", hidden)
-        require_number("penalty", penalty, 0)
-        require_option("ends", ends, ("copied", "split"))
-        require_option("router_reads", router_reads, ("state", "mixed"))
+    def __init__(self, width: int, index: int = 0, count: int = 1, *, norm: str = "rms",
+                 norm_eps: float | None = None, **options):
+        super().__init__(width, index, count, whole=True, pool="token", normalise=False, **options)
         require_option("norm", norm, ("rms", "layer"))
         if norm_eps is not None:
             require_number("norm_eps", norm_eps, 0, strict=True)
-        self.ends, self.router_reads, self.norm, self.norm_eps = ends, router_reads, norm, norm_eps
-        size, self.penalty = width * streams, penalty
-        self.generator = Generator(size, hidden, 2 * streams + size + 2, "token")
-        if start != "published":
-            start_generator(self.generator, streams, start, beta_init, gate_bias, size)
-        self.router = small_linear(size, 2 * streams**2)
-
-    @classmethod
-    def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:
-        return idle_start(options, "beta_init", "gate_bias")
+        self.norm, self.norm_eps = norm, norm_eps
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         rotation, direction, gate, read, write = self.coefficients(state)

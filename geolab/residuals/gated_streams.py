@@ -29,7 +29,7 @@ from geolab.residuals.weights import Linear, Weight, normal
 
 
 class GatedStreamCoefficients(NamedTuple):
-    """What each feature of each stream is multiplied by when it is read, and b."""
+    """The factors of each feature of each stream when it is read, and b."""
 
     read: Tensor   # gᵢ ⊙ (1 + wᵢ) / (n rms xᵢ): (B, T, n, D)
     write: Tensor  # b: (B, T, n)

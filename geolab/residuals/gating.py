@@ -54,8 +54,6 @@ def start_generator(generator: Generator, streams: int, start: str, beta_init: f
     """
     require_option("start", start, ("plane", "published"))
     require_number("beta_init", beta_init, 0, strict=True)
-    if gate_bias is not None:
-        require_number("gate_bias", gate_bias)
     generator[-1].start(_start_last, streams=streams, start=start, beta_init=beta_init,
                         gate_bias=gate_bias, reflected=reflected or streams)
 

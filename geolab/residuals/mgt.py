@@ -74,7 +74,9 @@ class MGT(Residual):
         require_option("gate", gate, (True, False))
         require_option("erase", erase, (True,) if self.rates else (True, False))
         require_number("beta_scale", beta_scale, 0, strict=True)
-        require_number("alpha_init", alpha_init)
+        for name, number in (("alpha_init", alpha_init), ("beta_offset", beta_offset),
+                             ("beta_init", beta_init)):
+            require_number(name, number)
         low, high = beta_offset - beta_scale, beta_offset + beta_scale
         if not low < beta_init < high:
             raise ValueError("beta_init must lie strictly between beta_offset ± beta_scale = "

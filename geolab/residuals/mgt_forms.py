@@ -123,4 +123,4 @@ class MHCDelta(MHC):
         read, write, mix = super().coefficients(state)
         k, v, beta = self.delta.generate(stream_read(state, read), sublayer)
         rate = 2 * ((write / 2).logit() + (beta / 2).logit().unsqueeze(-1)).sigmoid()
-        return MHCDeltaCoefficients(mix, unit_direction(k, self.delta.eps), v, rate)
+        return MHCDeltaCoefficients(mix, unit_direction(k, self.delta.rule.eps), v, rate)

@@ -16,7 +16,7 @@ from collections.abc import Collection
 import torch
 from torch import Tensor, nn
 
-from geolab.checks import require_number, require_option
+from geolab.checks import require_number, require_options
 from geolab.residuals.base import Residual, Sublayer
 
 LEARNED = ("state", "state_shift", "update", "update_shift")  # s, c, s′ and c′
@@ -38,9 +38,7 @@ class Scaled(Residual):
         super().__init__(width, index, count)
         require_number("state", state)
         require_number("update", update)
-        learned = tuple(learned)
-        for name in learned:
-            require_option("learned", name, LEARNED)
+        require_options("learned", learned, LEARNED)
         self.starts = dict(zip(LEARNED, (float(state), 0.0, float(update), 0.0), strict=True))
         for name in LEARNED:
             self.register_parameter(name, nn.Parameter(torch.empty(width)) if name in learned

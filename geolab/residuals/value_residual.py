@@ -25,7 +25,7 @@ from geolab.residuals.weights import put
 
 
 class ValueCoefficients(NamedTuple):
-    """What multiplies the state."""
+    """The factor of the state."""
 
     mix: Tensor   # of x and V₁, as of two streams: (B, T, 2, 2)
 

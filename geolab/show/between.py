@@ -38,7 +38,7 @@ def mean(frames: Sequence[str], weights: Sequence[float]) -> str | None:
 
 
 def error(picture: str, drawn: str) -> float:
-    """How far a picture is from a drawn one, in units of what a reader can see.
+    """The distance of a picture from a drawn one, in units of what a reader can see.
 
     1 is a line's width for a coordinate, a tenth of the scale for a colour, and 3 %, or one unit of
     its last digit, for a printed number. It is infinite if the two aren't alike.

@@ -66,7 +66,7 @@ def compute(name: str, caption: str = "", **start) -> HTML:
 
 
 def read(field: Field, text: str, size: int | None = None):
-    """What a field's text says: a number, a vector or a matrix in float64, or None if it is none.
+    """The number, vector or matrix that a field's text says, in float64; None if it says none.
 
     Arguments:
         size: how many numbers, or rows, the field must have; None leaves the choice.

@@ -124,7 +124,7 @@ BLOCKS = {
 # Places in units of half an inch: from left to right for each order, then from bottom to top.
 PLACES = {"read operator write": (1.3, 5.2, 8.7), "operator read write": (1.9, 3.9, 9.2),
           "read write operator": (1.3, 5.4, 8.2)}
-LANE, PITCH, WEIGHTS, STREAM, SCALE, BRANCH, TOP = 0.2, 0.8, 0.95, 1.9, 2.65, 3.5, 4.6
+FIRST, PITCH, WEIGHTS, STREAM, SCALE, BRANCH, TOP = 0.2, 0.8, 0.95, 1.9, 2.65, 3.5, 4.6
 LEFT, RIGHT, HALF = 0.15, 9.8, 1.4  # the ends of the state, and half of the operator's width
 
 
@@ -140,7 +140,7 @@ def diagram(name: str) -> Figure:
     Raises: ValueError for a name without a diagram.
     """
     block = _block(name)
-    bottom = LANE - PITCH * len(block.sources) - 0.6 if block.sources else STREAM - 1.5
+    bottom = FIRST - PITCH * len(block.sources) - 0.6 if block.sources else STREAM - 1.5
     figure, axes = canvas((TOP - bottom) / 2, ylim=(bottom, TOP))
     place = dict(zip(block.order.split(), PLACES[block.order], strict=True))
     lines = 1 if block.state == D_FEATURES else 4
@@ -156,9 +156,9 @@ def diagram(name: str) -> Figure:
     ends = {key: [(x, WEIGHTS - 0.25)] for key, x in place.items()}
     if lines == 1:  # from the right, into the box on the line
         ends["write"] = [(place["write"] + 0.9, SCALE), (place["write"] + 0.55, SCALE)]
-    for lane, (source, targets) in enumerate(block.sources):
-        ends["operator"] = [(place["operator"] + 0.8 * lane, low)]
-        _draw_lane(axes, source, LANE - PITCH * lane, [ends[key] for key in targets], block.leaks)
+    for row, (source, targets) in enumerate(block.sources):
+        ends["operator"] = [(place["operator"] + 0.8 * row, low)]
+        _draw_source(axes, source, FIRST - PITCH * row, [ends[key] for key in targets], block.leaks)
     return figure
 
 
@@ -202,7 +202,7 @@ def _draw_operator(axes: Axes, block: Block, x: float, low: float, high: float) 
         axes.text(x + 0.2, middle, block.drives, fontsize=12, va="center", style="italic")
 
 
-def _draw_lane(axes: Axes, source: str, y: float, ends: list[tuple], leaks: bool) -> None:
+def _draw_source(axes: Axes, source: str, y: float, ends: list[tuple], leaks: bool) -> None:
     """Draw the mark of a source at height y, and a dashed arrow through the points of each end."""
     path = [(0.35, y), (max(points[0][0] for points in ends), y)]
     for points in ends:

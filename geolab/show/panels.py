@@ -1,4 +1,4 @@
-"""What the panels of `compute` ask, which fields they have, and what stands there at first.
+"""The panels of `compute`: their questions, their fields, and the texts that stand there at first.
 
 A panel's `results` and the function of its name in compute.js give the same list: a label, how it
 is shown ("matrix", "numbers" or "plane"), and the values.
@@ -31,7 +31,7 @@ class Field(NamedTuple):
 
     @property
     def wants(self) -> str:
-        """What it wants, in words."""
+        """The kind of value that the field takes, in words."""
         bounds = f"from {self.low:g} to {self.high:g}".replace("-", "−")
         sizes = " or ".join(", ".join(map(str, self.sizes)).rsplit(", ", 1))
         same = f", as many as {self.like}" if self.like else ""

@@ -43,7 +43,7 @@ class Slider(NamedTuple):
 
     @property
     def choice(self) -> bool:
-        """Whether its values are two or a few words, for buttons, of which one is chosen."""
+        """True if buttons show its values: two of any kind, or a few words."""
         count = len(self.values)
         return count == 2 or (2 < count <= MOST_BUTTONS and not _numbers(self.values))
 

@@ -1,8 +1,8 @@
 """Text that doesn't fit in memory: any number of processes read it while they train on it.
 
-    document d goes to lane d mod 64, and is laid end to end with the others there
-    a lane is cut into windows of context + 1 tokens
-    window i of the stream is the next one of lane i mod 64, and belongs to process i mod world
+    document d goes to row d mod 64, and is laid end to end with the others there
+    a row is cut into windows of context + 1 tokens
+    window i of the stream is the next one of row i mod 64, and belongs to process i mod world
 
 So the windows and their order don't depend on the number of processes, which must divide 64, and
 each process turns only its own documents into tokens. The position of a run in the stream is the
@@ -26,7 +26,7 @@ from geolab.checks import require_option
 from geolab.tasks.base import Pairs, next_step
 from geolab.tasks.text import Corpus, documents, encode_bytes, first_tokens, reading
 
-LANES = 64
+ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class Stream(Corpus):
 
         Raises: ValueError when `world` does not divide 64, or no document is left to train on.
         """
-        if LANES % world:
-            raise ValueError(f"the number of processes must divide {LANES}, got {world}")
+        if ROWS % world:
+            raise ValueError(f"the number of processes must divide {ROWS}, got {world}")
         share = batch // world
         own = islice(self._windows(rank, world), steps * share, None)
         while True:
@@ -89,15 +89,15 @@ class Stream(Corpus):
 
     def _windows(self, rank: int, world: int) -> Iterator[Tensor]:
         """(context + 1,): windows rank, rank + world, rank + 2 world, … of the stream, int64."""
-        lanes = {lane: np.empty(0, np.int64) for lane in range(rank, LANES, world)}
+        rows = {row: np.empty(0, np.int64) for row in range(rank, ROWS, world)}
         texts = enumerate(self._endless())
-        for lane in cycle(lanes):
-            while len(lanes[lane]) <= self.context:
+        for row in cycle(rows):
+            while len(rows[row]) <= self.context:
                 number, text = next(texts)
-                if (its := number % LANES) in lanes:
-                    lanes[its] = np.append(lanes[its], self.encode(text))
-            yield torch.from_numpy(lanes[lane][:self.context + 1])
-            lanes[lane] = lanes[lane][self.context:]
+                if (its := number % ROWS) in rows:
+                    rows[its] = np.append(rows[its], self.encode(text))
+            yield torch.from_numpy(rows[row][:self.context + 1])
+            rows[row] = rows[row][self.context:]
 
     def _endless(self) -> Iterator[str]:
         while True:

@@ -178,7 +178,7 @@ def _sets(size: int) -> np.ndarray:
 
 @cache
 def _completions(split: str) -> np.ndarray:
-    """(grids, 2^16): how many grids, itself included, agree with each grid on each set of cells.
+    """(grids, 2^16): the number of grids that agree with each grid on each set of cells.
 
     It sums over supersets the number of grids that agree on exactly these cells.
     """

@@ -1,4 +1,4 @@
-"""What was seen in one real network, as rows: each says that a number lies beyond a border.
+"""Observations of one real network, as rows: each says that a number lies beyond a border.
 
 The rows are in observed/*.yml, and the numbers in the files of `python -m studies real` and its
 like. A row speaks of one network and of the texts that it read, and of no other network.
@@ -61,7 +61,7 @@ class Observation:
                          zip(found["mean"], found["half width"], strict=True))), 0.0
 
     def verdict(self, content: dict) -> str:
-        """Whether the whole interval lies beyond the border, on the other side, or on both."""
+        """The verdict: the whole interval lies beyond the border, on the other side, or on both."""
         mean, half = self.measured(content)
         border = self.below if self.above is None else self.above
         distance = border - mean if self.above is None else mean - border

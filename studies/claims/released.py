@@ -1,4 +1,4 @@
-"""What released models have in the place of x + F(norm x), as rows: released/models.yml.
+"""The residuals of released models in the place of x + F(norm x), as rows: released/models.yml.
 
 A row says where a form can be read: in the installed transformers, in other public code, or only in
 a report. `table`

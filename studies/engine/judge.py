@@ -125,13 +125,13 @@ class Finding:
 
     @property
     def untested(self) -> bool:
-        """Whether no variation was made that could have turned the verdict."""
+        """True if no variation was made that could have turned the verdict."""
         return NAMES.keys().isdisjoint(self.varied)
 
 
 @dataclass(frozen=True)
 class Ends:
-    """How the runs of an arm ended, counted, since a mean over them doesn't show it."""
+    """Counts of the ways in which an arm's runs ended, since a mean over them doesn't show it."""
 
     runs: int
     diverged: int
@@ -139,7 +139,7 @@ class Ends:
     beat: int      # ended more than `MARGIN` below the simple predictor
 
     def __str__(self) -> str:
-        """What a mean over the other runs hides, such as "8 of 16 stalled"; "" if nothing."""
+        """The ends that a mean over the other runs hides, such as "8 of 16 stalled"; "" if none."""
         counts = {"diverged": self.diverged, "stalled": self.stalled}
         return ", ".join(f"{n} of {self.runs} {name}" for name, n in counts.items() if n)
 

@@ -130,7 +130,7 @@ def on_task(arm: Arm, task: Task) -> Arm:
 
 
 def texts(arms: Sequence[Arm]) -> dict[str, dict]:
-    """Return by part which text its task reads: its name, and its SHA-256 where it is at hand."""
+    """Return the name of the text that each part's task reads, and its SHA-256 if at hand."""
     found = {}
     for arm in arms:
         if isinstance(arm.task, Corpus) and arm.part not in found:

@@ -1,4 +1,4 @@
-"""What the delta residual's gate and direction read of a state with four channels.
+"""The pools through which the delta residual's gate and direction read a state of four channels.
 
     β = 2σ(Linear(𝒢(X)))        𝒢 of equation 2.7: the sublayer's input, or Pool(X)
     k̃ = MLP(Pool(X))            appendix B.1, in the v-Map: option 1 is a mean or all of X, option 2

@@ -20,7 +20,7 @@ from studies.engine.protocol import Protocol
 from studies.engine.results import FOLDER, path_of
 from studies.engine.run import Study
 from studies.experiments.page_model import Pieces, build
-from studies.experiments.page_weights import measured, write
+from studies.experiments.page_weights import measure, write
 
 TASK = Pieces()
 CONFIG = TransformerConfig.ddl(width=112, layers=4, heads=4, max_length=TASK.context)
@@ -38,7 +38,7 @@ def million(task: Pieces = TASK, config: TransformerConfig = CONFIG,
     return comparison("text", models, task, budget, Protocol(
         rates=(2e-3, 5e-3, 1e-2), warmups=(0.1,), search_seeds=(100,),
         search_steps=max(1, budget.steps // 4), seeds=(0,), widen=False, variations=()),
-        measure=partial(measured, task))
+        measure=partial(measure, task))
 
 
 def arrange(found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dict:

@@ -108,7 +108,7 @@ def sha256(text: str) -> str:
 
 
 @torch.no_grad()
-def measured(task: Pieces, model: TokenModel) -> dict:
+def measure(task: Pieces, model: TokenModel) -> dict:
     """What the page says of a network: its loss at 8 bits, its file, and its first words."""
     text = as_text(model, tokenizer(task))
     page, (inputs, targets) = read_text(text), task.sample("validation")

@@ -12,7 +12,7 @@ from geolab.probes import commutator_energy, commutator_factors
 from studies.experiments.real_network import (
     BLOCKS,
     OTHERS,
-    Step,
+    Map,
     end,
     loss,
     loudest,
@@ -32,7 +32,7 @@ def scaled(step: Sublayer, places: slice, by: float | Tensor) -> Sublayer:
     return replace(step, update=update)
 
 
-def side_by_side(*steps: Sublayer) -> Step:
+def side_by_side(*steps: Sublayer) -> Map:
     """x ↦ x + Σ F(x): all read the same x."""
     return lambda x: x + sum(step.update(x) for step in steps)
 
@@ -49,7 +49,7 @@ def causes(tokens: Tensor) -> dict:
     first, last = slice(0, 1), len(steps)
     base = loss(s, tokens, states[-1])
 
-    def lost(changed: dict[int, Step]) -> float:
+    def lost(changed: dict[int, Map]) -> float:
         run = [changed.get(i, step) for i, step in enumerate(steps)]
         start = min(changed)
         return loss(s, tokens, end(states[start], run[start:])) - base
@@ -70,7 +70,7 @@ def order(tokens: Tensor) -> dict:
     base, count = loss(s, tokens, states[-1]), len(s.sublayers) // 2
     pairs = [s.sublayers[2 * i:2 * i + 2] for i in range(count)]
 
-    def lost(start: int, stop: int, changed: Sequence[Step]) -> float:
+    def lost(start: int, stop: int, changed: Sequence[Map]) -> float:
         x = end(states[2 * start], [*changed, *s.sublayers[2 * stop:]])
         return loss(s, tokens, x) - base
 

@@ -1,4 +1,4 @@
-"""What a graft costs a real network: its loss before and after, a training step and a new token.
+"""The cost of a graft in a real network: its loss before and after, a training step, a new token.
 
 Times are ratios of the grafted network to the plain one, which run in turn in one process, so that
 a busy machine slows both. A step is forward and backward of 2 windows of 128 tokens, without an

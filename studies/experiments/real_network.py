@@ -24,7 +24,7 @@ TEXTS = {"genesis": Path(__file__).parent / "windows" / "genesis.txt",
 WINDOWS = 8                      # of each text
 OTHERS = slice(1, None)          # all tokens but the first
 BLOCKS = slice(None, None, 2)    # of the states: x_0 and those behind each block
-Step = Callable[[Tensor], Tensor]
+Map = Callable[[Tensor], Tensor]
 
 
 @cache
@@ -54,12 +54,12 @@ def loss(stream: ResidualStream, tokens: Tensor, x: Tensor) -> float:
 
 
 @torch.no_grad()
-def end(x: Tensor, steps: Iterable[Step]) -> Tensor:
+def end(x: Tensor, steps: Iterable[Map]) -> Tensor:
     return reduce(lambda x, step: step(x), steps, x)
 
 
 def loudest(states: list[Tensor]) -> tuple[int, int]:
-    """Where the first token's state is longest, and its largest coordinate there."""
+    """The place where the first token's state is longest, and its largest coordinate there."""
     index = int(torch.stack([x[0, 0].norm() for x in states]).argmax())
     return index, int(states[index][0, 0].abs().argmax())
 

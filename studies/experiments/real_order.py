@@ -1,4 +1,4 @@
-"""What SmolLM2-135M writes when two neighbouring blocks change places.
+"""The text that SmolLM2-135M writes when two neighbouring blocks change places.
 
 The sentence is that of the page "What a residual stream looks like". Every word is the likeliest.
 """

@@ -14,7 +14,7 @@ from geolab.graft import ResidualStream, residual_stream
 from geolab.probes import delta_rate
 from studies.engine.measurement import Measurement
 from studies.experiments.real_changes import scaled
-from studies.experiments.real_network import Step, end, loudest, network
+from studies.experiments.real_network import Map, end, loudest, network
 
 SENTENCE = "When the rain stopped, the children ran into the"
 ALIKE = ("My brother says no, my sister says", "My uncle says yes, my aunt says",
@@ -94,7 +94,7 @@ def silence(text: str) -> dict:
 
 
 def one_number(text: str) -> dict:
-    """What the next word loses when an update lacks one number, and when it is this number alone.
+    """The nats that the next word loses if an update lacks one number, or is this number alone.
 
     The updates are those that write and erase most: F11 at the first token, F10 at the last one.
     """
@@ -106,7 +106,7 @@ def one_number(text: str) -> dict:
     at = F.one_hot(torch.tensor(loudest(states)[1]), states[0].shape[-1])
 
     def lost(i: int, place: int, kept: Tensor) -> float:
-        run: list[Step] = list(steps)
+        run: list[Map] = list(steps)
         run[i] = scaled(steps[i], slice(place, place + 1), kept)
         said = [stream.head(x)[0, -1].log_softmax(-1)[answer]
                 for x in (states[-1], end(states[i], run[i:]))]
@@ -120,7 +120,7 @@ def one_number(text: str) -> dict:
 
 
 def _without(stream: ResidualStream, states: list[Tensor], i: int, places: slice) -> Tensor:
-    run: list[Step] = list(stream.sublayers)
+    run: list[Map] = list(stream.sublayers)
     run[i] = scaled(stream.sublayers[i], places, 0)
     return end(states[i], run[i:])
 

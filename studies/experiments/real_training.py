@@ -97,7 +97,7 @@ def train(arm: str, old: int, new: int, seed: int, readings: tuple[int, ...],
 
 def _changes(model: nn.Module, residual: str, start: dict[nn.Parameter, Tensor],
              test: Tensor) -> dict:
-    """How far the graft's weights went, by their names, and what the network is without that."""
+    """The distances that the graft's weights went, by name, and the loss with them put back."""
     apart: dict[str, list[Tensor]] = {}
     for name, p in model.named_parameters():
         if p in start:

@@ -1,4 +1,4 @@
-"""By how much the sublayers of a real network turn its states, and what they hear of the past.
+"""The angles by which a real network's sublayers turn its states, and what they hear of the past.
 
     angle of (x, x + F),   the eigenvalues of I + J,   ‖∂x_60 at t / ∂x_0 at s‖
 
@@ -51,7 +51,7 @@ def _angle(a: Tensor, b: Tensor) -> Tensor:
 
 
 def eigenvalues(tokens: Tensor) -> dict:
-    """What the eigenvalues and singular values of I + J say, sublayer by sublayer."""
+    """Numbers about the eigenvalues and singular values of I + J, sublayer by sublayer."""
     tokens = tokens[:, :CONTEXT]
     s = residual_stream(network("trained")[0], tokens)
     found: dict = {"negative": [], "sign of the determinant": [], "above 1": [], "widest angle": [],
@@ -77,7 +77,7 @@ def eigenvalues(tokens: Tensor) -> dict:
 
 
 def past(tokens: Tensor) -> dict:
-    """Whose change each token's last state feels: the future, itself, the first, the rest."""
+    """The influence of the future, of itself and of earlier tokens on each token's last state."""
     s = residual_stream(network("trained")[0], tokens[:, :PAST])
     felt = influence(lambda x: reduce(lambda x, step: step(x), s.sublayers, x), s.x)   # (T, T)
     future = felt.triu(1).max().item()

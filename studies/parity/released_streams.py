@@ -126,7 +126,7 @@ class Ours(nn.Module):
 
 
 def sites(first: str, second: str) -> dict[str, str]:
-    """Where the library keeps what our residuals keep: {"layers.0.attn_hc": "residuals.0", …}."""
+    """Our names of the residuals by the library's: {"layers.0.attn_hc": "residuals.0", …}."""
     return {f"layers.{k // 2}.{(first, second)[k % 2]}": f"residuals.{k}" for k in range(COUNT)}
 
 

@@ -70,13 +70,13 @@ def pooled(w, prefix, how, X):
 
 def step_by_hand(r, X, x, f):
     """X + β k (vᵀ − kᵀX) at one token, from the parameters and plain formulas."""
-    w = {name: p.detach() for name, p in r.named_parameters()}
-    eps = torch.finfo(torch.float64).eps if r.norm_eps is None else r.norm_eps
+    w, rule = {name: p.detach() for name, p in r.named_parameters()}, r.rule
+    eps = torch.finfo(torch.float64).eps if rule.norm_eps is None else rule.norm_eps
     context = x / (x.square().mean() + eps).sqrt()
     how = getattr(r, "how", {})
     h = f(x)
-    if r.map == "k":
-        k, source = h, context if r.value == "normed-linear" else x
+    if rule.map == "k":
+        k, source = h, context if rule.value == "normed-linear" else x
     else:
         reads = how.get("direction")
         seen = {None: context, "input": x}.get(reads)
@@ -84,13 +84,13 @@ def step_by_hand(r, X, x, f):
         inner = w["direction_head.0.weight"] @ seen
         inner = inner * (1 + torch.erf(inner / math.sqrt(2))) / 2
         k, source = w["direction_head.2.weight"] @ inner, h
-    k = k / (k @ k + r.eps**2).sqrt() if r.normalize else k
-    if r.value == "constant":
+    k = k / (k @ k + rule.eps**2).sqrt() if r.normalize else k
+    if rule.value == "constant":
         v = torch.full((X.shape[1],), 2.0).double()
     else:
         logit = w["value_head.weight"] @ source + w["value_head.bias"]
-        v = {"sigmoid": logit.sigmoid(), "sigmoid4": 4 * logit.sigmoid()}.get(r.value, logit)
-    beta = r.beta_fixed
+        v = {"sigmoid": logit.sigmoid(), "sigmoid4": 4 * logit.sigmoid()}.get(rule.value, logit)
+    beta = rule.beta_fixed
     if beta is None:
         reads = how.get("beta", "context")
         seen = context if reads == "context" else pooled(w, "beta_pool", reads, X)
@@ -98,7 +98,7 @@ def step_by_hand(r, X, x, f):
         if "beta_head.2.weight" in w:
             seen, last = (w["beta_head.0.weight"] @ seen).tanh(), "beta_head.2"
         beta = 2 * (w[f"{last}.weight"] @ seen + w[f"{last}.bias"]).sigmoid()
-    return X + beta * torch.outer(k, v - (k @ X if r.erase else 0))
+    return X + beta * torch.outer(k, v - (k @ X if rule.erase else 0))
 
 
 FORMS = [*({"value": value, "gate": gate, "erase": erase} for value, gate, erase in product(

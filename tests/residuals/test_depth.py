@@ -1,6 +1,7 @@
 """Residuals whose sublayers look back: attention residuals, DenseFormer and MUDDFormer."""
 
 from copy import deepcopy
+from operator import attrgetter
 
 import pytest
 import torch
@@ -72,48 +73,39 @@ def test_attention_starts_with_the_plain_mean():
         assert_close((t + 1) * u, x + sum(writes[:t]), **CLOSE)
 
 
-@pytest.mark.parametrize("block", [1, 2, 4])
-def test_denseformer_reads_a_weighted_sum_of_all_blocks(block):
-    made = shaken(stack("denseformer", WIDTH, COUNT, block=block).double(), 1.0)
-    x = normal(2, 3, WIDTH)
-    reads, writes, output = written(made, x)
-    outputs, state = [x], x
-    for t, (residual, read) in enumerate(zip(made, reads, strict=True)):
-        if t and t % block == 0:
-            outputs.append(state)
-            state = weighted(residual.alpha, outputs)
-        assert_close(read, state, **CLOSE)
-        state = state + writes[t]
-    assert_close(output, weighted(made[-1].exit.weight, [*outputs, state]), **CLOSE)
-
-
-def weights_of_token(weights, x):
-    """MUDDFormer's A at a token's state, (B, T, ways, blocks)."""
+def weights_of(part, x):
+    """The weights of a block's sums, (..., ways, blocks): DenseFormer's numbers, or MUDDFormer's A
+    at a token's state.
+    """
+    if isinstance(part, nn.Parameter):
+        return part.unsqueeze(0)
     normed = x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
-    dynamic = F.gelu(normed @ weights.down.weight.T) @ weights.up.weight.T
-    return dynamic.unflatten(-1, (-1, weights.static.weight.shape[1])) + weights.static.weight
+    dynamic = F.gelu(normed @ part.down.weight.T) @ part.up.weight.T
+    return dynamic.unflatten(-1, (-1, part.static.weight.shape[1])) + part.static.weight
 
 
-@pytest.mark.parametrize("ways", [1, 4])
-@pytest.mark.parametrize("block", [2, 3])
-def test_muddformer_reads_its_sums_and_adds_to_the_last_of_them(block, ways):
-    made = shaken(stack("muddformer", WIDTH, COUNT, block=block, ways=ways).double(), 0.5)
+@pytest.mark.parametrize("name, options", [
+    *(("denseformer", {"block": block}) for block in (1, 2, 4)),
+    *(("muddformer", {"block": block, "ways": ways}) for block in (2, 3) for ways in (1, 4))])
+def test_a_block_reads_weighted_sums_of_all_outputs_and_adds_to_the_last_sum(name, options):
+    made = shaken(stack(name, WIDTH, COUNT, **options).double(), 0.5)
+    inside, exit = map(attrgetter, {"denseformer": ("alpha", "exit.weight"),
+                                    "muddformer": ("weights", "exit")}[name])
     x = normal(2, 3, WIDTH)
     reads, writes, output = written(made, x)
     outputs, state = [x], x
     for t, (residual, read) in enumerate(zip(made, reads, strict=True)):
-        if t and t % block == 0:
+        if t and t % options["block"] == 0:
             outputs.append(state)
-            weights = weights_of_token(residual.weights, state)
-            sums = [weighted(weights[:, :, way], outputs) for way in range(ways)]
-            state = sums[-1]
-            if ways == 4:
-                assert_close(torch.stack(read), torch.stack(sums[:3]), **CLOSE)
+            weights = weights_of(inside(residual), state)
+            *heard, state = (weighted(way, outputs) for way in weights.unbind(-2))
+            for one, own in zip(read if heard else (), heard, strict=True):
+                assert_close(one, own, **CLOSE)
         if not isinstance(read, tuple):
             assert_close(read, state, **CLOSE)
         state = state + writes[t]
-    weights = weights_of_token(made[-1].exit, state)[:, :, 0]
-    assert_close(output, weighted(weights, [*outputs, state]), **CLOSE)
+    (last,) = weights_of(exit(made[-1]), state).unbind(-2)
+    assert_close(output, weighted(last, [*outputs, state]), **CLOSE)
 
 
 # ---------------------------------------------------------------- an input each for q, k and v
