@@ -45,6 +45,14 @@ def stopwatch(monkeypatch):
     return ran
 
 
+@pytest.fixture
+def contend(monkeypatch):
+    """Lets functions take part by name."""
+    return lambda **functions: monkeypatch.setattr(
+        benchmark, "contenders", lambda name, case, options: {
+            key.replace("_", " "): Contender(function) for key, function in functions.items()})
+
+
 @NO_GPU
 def test_in_the_interpreter_it_writes_errors_and_no_times(tmp_path, capsys):
     benchmark.main(["--interpret", "--only", "stream_read", "--without", "compiled",
@@ -60,10 +68,9 @@ def test_in_the_interpreter_it_writes_errors_and_no_times(tmp_path, capsys):
 
 
 @NO_GPU
-def test_numbers_follow_from_times(stopwatch, monkeypatch):
+def test_numbers_follow_from_times(stopwatch, contend):
     case = CASES["stream_read"]
-    monkeypatch.setattr(benchmark, "contenders",
-                        lambda name, case, options: {"eager": Contender(case.function)})
+    contend(eager=case.function)
     row, copies = benchmark.run("stream_read", benchmark.TINY, CPU)["rows"]
     floor, inputs = case.floor(37, STREAMS, 48, 4), 37 * STREAMS * (48 + 1) * 4
     output = 37 * 48 * 4
@@ -82,7 +89,7 @@ def test_numbers_follow_from_times(stopwatch, monkeypatch):
     assert "copy" in benchmark.line(copies)
 
 
-def test_what_is_wrong_is_not_timed_and_what_fails_stands_in_the_table(stopwatch, monkeypatch):
+def test_what_is_wrong_is_not_timed_and_what_fails_stands_in_the_table(stopwatch, contend):
     case = CASES["stream_read"]
 
     def broken(*inputs):
@@ -91,10 +98,8 @@ def test_what_is_wrong_is_not_timed_and_what_fails_stands_in_the_table(stopwatch
     def no_gradient(x, weights):
         return case.function(x, weights).detach() + 0 * x.sum() + 0 * weights.sum()
 
-    functions = {"kernel": lambda x, a: 1.01 * case.function(x, a), "no gradient": no_gradient,
-                 "broken": broken, "eager": case.function}
-    monkeypatch.setattr(benchmark, "contenders", lambda name, case, options: {
-        name: Contender(function) for name, function in functions.items()})
+    contend(kernel=lambda x, a: 1.01 * case.function(x, a), no_gradient=no_gradient,
+            broken=broken, eager=case.function)
     found = benchmark.measure("stream_read", 5, 8, CPU)
     rows = {row["contender"]: row for row in found}
     assert "us" not in rows["kernel"]
@@ -108,12 +113,10 @@ def test_what_is_wrong_is_not_timed_and_what_fails_stands_in_the_table(stopwatch
 
 
 def test_a_product_that_cuts_off_low_bits_is_wrong_though_its_error_is_that_of_rounding(
-        stopwatch, monkeypatch):
+        stopwatch, contend):
     case = CASES["stream_mix"]
-    functions = {"kernel": lambda x, h: (0.9993 * case.function(x.float(), h)).bfloat16(),
-                 "eager": lambda x, h: case.function(x.float(), h).bfloat16()}
-    monkeypatch.setattr(benchmark, "contenders", lambda name, case, options: {
-        name: Contender(function) for name, function in functions.items()})
+    contend(kernel=lambda x, h: (0.9993 * case.function(x.float(), h)).bfloat16(),
+            eager=lambda x, h: case.function(x.float(), h).bfloat16())
     cut, rounded, _ = benchmark.measure("stream_mix", 500, 64, CPU._replace(
         device="cpu", dtype=torch.bfloat16))
     tolerance = benchmark.KERNEL_TOLERANCE[torch.bfloat16]

@@ -12,7 +12,9 @@ from geolab.models import Transformer
 
 TINY = ["--width", "16", "--layers", "1", "--heads", "2", "--hidden", "32", "--batch", "2",
         "--length", "5", "--repeats", "1", "--processes", "2"]
-SIZE = {"width": 16, "batch": 2, "length": 5, "repeats": 3}
+SIZE = {"width": 16, "layers": 1, "heads": 2, "hidden": 32, "batch": 2, "length": 5,
+        "repeats": 3}
+CONFIG = steps.configuration("cuda", SIZE)
 
 
 def test_on_a_cpu_each_ratio_is_to_the_additive_block(tmp_path):
@@ -63,9 +65,7 @@ def test_on_a_device_every_mode_is_measured_beside_the_additive_block_in_the_sam
     monkeypatch.setattr(steps, "clocks", lambda: {"MHz": 1980.0})
     monkeypatch.setattr(steps, "_peak", lambda step: 2**30)
     monkeypatch.setattr(torch, "compile", lambda model: model)
-    config = steps.configuration("cuda", {"width": 16, "layers": 1, "heads": 2, "hidden": 32,
-                                          "length": 5})
-    models = {name: partial(Transformer, config, name) for name in ("additive", "mhc")}
+    models = {name: partial(Transformer, CONFIG, name) for name in ("additive", "mhc")}
     rows = [row for found in steps.on_cuda(models, ["eager", "kernels", "compiled"], SIZE,
                                            device="cpu") for row in found]
     assert not lacks({"rows": rows})
@@ -83,12 +83,10 @@ def test_a_mode_that_fails_is_a_row_with_its_message(monkeypatch):
             return super().forward(x)
 
     monkeypatch.setattr(steps, "Run", Refuses)
-    monkeypatch.setattr(steps, "turns", 
+    monkeypatch.setattr(steps, "turns",
                         lambda runs, rounds, meanwhile: {name: [1.0] for name in runs})
     monkeypatch.setattr(steps, "_peak", lambda step: 0)
-    config = steps.configuration("cuda", {"width": 16, "layers": 1, "heads": 2, "hidden": 32,
-                                          "length": 5})
-    (eager, with_kernels), = steps.on_cuda({"delta": partial(Transformer, config, "delta")},
+    (eager, with_kernels), = steps.on_cuda({"delta": partial(Transformer, CONFIG, "delta")},
                                         ["eager", "kernels"], SIZE, device="cpu")
     assert eager["ratio"] == 1 and "ratio" not in with_kernels
     assert with_kernels["failed"] == "RuntimeError: out of memory"

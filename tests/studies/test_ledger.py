@@ -97,28 +97,22 @@ def test_every_best_setting_lies_inside_of_what_was_tried(row):
 # ---------------------------------------------------------------- what a reader sees
 
 @tried
-def test_a_row_that_was_tried_says_its_numbers_and_how_long_its_search_was(row):
-    found, comparison = ledger.finding(row.label), comparison_of(row)
+def test_a_row_that_was_tried_says_its_numbers_its_search_and_how_its_runs_ended(row):
+    """Those that beat a simple predictor, and those that stalled where zero can be predicted."""
+    found, comparison, simple = ledger.finding(row.label), comparison_of(row), baselines_of(row)
+    entry, table = map(html.unescape, (ledger.entry(row), ledger.table(row.label)))
+    at, to_beat, stalled = (tell(row.label) for tell in (
+        ledger.at_setting, ledger.to_beat, ledger.stalled))
+    for told in (f'id="{row.label}"', ledger.said(found.effect, row.unit), to_beat, stalled,
+                 f"{found.effect.diverged or 'none'} diverged", f", {at}; results/"):
+        assert told in entry
+    assert f">{ledger.badge(row.label)}</a>" in table
     assert found.effect.seeds + found.effect.diverged >= 3
-    shown, at = ledger.entry(row), ledger.at_setting(row.label)
-    assert ledger.said(found.effect, row.unit) in shown and f'id="{row.label}"' in shown
-    assert f">{ledger.badge(row.label)}</a>" in ledger.table(row.label)
-    assert f"{found.effect.diverged or 'none'} diverged" in shown
-    assert f", {at}; results/" in shown
-    if len(comparison["search"]["runs"]) == 0:
-        assert at == "all at one rate"
-    else:
-        short = comparison["protocol"]["search_steps"] not in (None, comparison["budget"]["steps"])
-        assert at == "each at its best setting" + " in runs half as long" * short
-
-
-@tried
-def test_a_row_counts_the_runs_that_beat_a_simple_predictor_and_those_that_stalled(row):
-    """The second where zero can be predicted."""
-    simple, shown = baselines_of(row), html.unescape(ledger.entry(row))
-    to_beat, stalled = ledger.to_beat(row.label), ledger.stalled(row.label)
+    short = comparison["protocol"]["search_steps"] not in (None, comparison["budget"]["steps"])
+    assert at == ("each at its best setting" + " in runs half as long" * short
+                  if comparison["search"]["runs"] else "all at one rate")
     name, zero = row.claim.beats, simple.get("zero")
-    assert to_beat in shown and stalled in shown and bool(stalled) == (zero is not None)
+    assert bool(stalled) == (zero is not None)
     assert name or to_beat == "It names no simple predictor to beat"
     for arm in row.claim.contrast:
         ends = ends_of(runs_of(row, arm))
@@ -129,7 +123,7 @@ def test_a_row_counts_the_runs_that_beat_a_simple_predictor_and_those_that_stall
         if stalled:
             n = sum(loss > 0.3 * zero for loss in ends)
             lost = said(arm, n, len(ends))
-            assert lost in stalled and (not n or html.escape(lost) in ledger.table(row.label))
+            assert lost in stalled and (not n or lost in table)
 
 
 @tried

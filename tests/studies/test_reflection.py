@@ -1,14 +1,11 @@
-"""The negation study.
+"""The negation study: held branches, a path that survives in the checkpoint, and the file."""
 
-Branches are held for good, a path survives in the checkpoint, and runs of all sizes are one list.
-"""
-
+import json
 import math
 from dataclasses import replace
 
-import pytest
 import torch
-from shared_studies import count
+from shared_studies import count, tasks_of
 
 from geolab.tasks import Negation
 from geolab.training import fit
@@ -17,7 +14,6 @@ from studies.experiments import reflection
 
 SMALL = Negation(dim=8, train=500, validation=10)
 ARMS = reflection.small()
-SEARCHED = [arm for arm in ARMS if arm.part == "searched"]
 
 
 def test_a_held_gate_leaves_one_branch_to_the_last_bit():
@@ -38,41 +34,34 @@ def test_the_path_ends_with_the_alignment_that_is_measured():
 
 # ---------------------------------------------------------------- the file
 
-DIVERGED = {"model": "delta", "seed": 42, "lr": 1e-3, "diverged": True}
+def as_trained(run):
+    """A run of the file as it was before the study arranged it."""
+    own = ("model", "seed", "train_loss", "gradient_norm", "seconds_not_quoted")
+    arranged = {"train", "validation_loss", "validation_losses", *own}
+    return {key: run[key] for key in own} | {
+        "lr": 1e-3, "warmup": None, "evaluated_at": [], "validation_loss": run["validation_losses"],
+        "measured": {key: value for key, value in run.items() if key not in arranged}}
 
 
-def run(seed):
-    return {"model": "delta", "seed": seed, "lr": 1e-3, "evaluated_at": [50],
-            "validation_loss": [0.5], "measured": {"alignment": 0.9, "beta": 1.5}}
-
-
-def arranged(seeds, runs, parts):
-    found = {part: {"seeds": list(seeds), "parameters": {"delta": 7}, "runs": runs}
-             for part in parts}
-    tasks = {part: Negation(train=10 if part == "10 inputs" else 500) for part in parts}
-    return reflection.arrange(found, tasks, "cpu")
-
-
-@pytest.mark.parametrize("seeds, deviation", [((42,), None), ((42, 123), 0.0)])
-def test_runs_of_all_sizes_lie_in_one_list(seeds, deviation):
-    content = arranged(seeds, [run(seed) for seed in seeds], ["500 inputs", "10 inputs"])
-    in_order = [(size, seed) for size in (500, 10) for seed in seeds]
-    assert [(r["train"], r["seed"]) for r in content["runs"]] == in_order
-    assert content["runs"][0]["validation_loss"] == 0.5 and content["runs"][0]["beta"] == 1.5
-    rows = content["reproduces"]["rows"]
-    assert rows.keys() == {"DDL beta", "DDL alignment"}
-    assert rows["DDL beta"]["10"] == (1.5, deviation)
-
-
-def test_searched_runs_stand_apart_and_those_that_diverged_are_in_no_table():
-    content = arranged([42], [DIVERGED], ["500 inputs", "searched"])
-    assert content["runs"] == [{"model": "delta", "train": 500, "seed": 42, "diverged": True}]
-    assert content["searched"]["runs"] == [DIVERGED] and "reproduces" not in content
-
-
-def test_the_stored_runs_are_of_each_arm_on_each_of_its_seeds():
-    arms = [arm for arm in ARMS if arm not in SEARCHED]
+def test_the_stored_file_is_what_the_study_makes_of_each_arm_s_runs_on_each_of_its_seeds():
+    """Runs of all sizes are one list, measurements stand beside losses, searched runs apart."""
     content = stored("reflection")
-    assert {(r["model"], r["train"], r["seed"]) for r in content["runs"]} == {
-        (arm.name, arm.task.train, seed) for arm in arms for seed in arm.protocol.seeds}
-    assert content["parameters"] == {arm.name: count(arm.build()) for arm in arms}
+    runs = {(run["model"], run["train"], run["seed"]): as_trained(run) for run in content["runs"]}
+    found = {"searched": content["searched"]}
+    for arm in ARMS:
+        seeds, train = arm.protocol.seeds, arm.task.train
+        if arm.part != "searched":
+            part = found.setdefault(arm.part, {"seeds": [*seeds], "parameters": {}, "runs": []})
+            part["parameters"][arm.name] = count(arm.build())
+            part["runs"] += [runs[arm.name, train, seed] for seed in seeds]
+    arranged = reflection.arrange(found, tasks_of(ARMS), "cpu")
+    assert json.loads(json.dumps(arranged)) == {key: content[key] for key in arranged}
+    assert {"reproduces", "searched"} <= arranged.keys()
+
+
+def test_a_run_that_diverged_has_no_losses_and_stands_in_no_table():
+    run = {"model": "delta", "seed": 42, "diverged": True}
+    parts = {"500 inputs": {"seeds": [42], "parameters": {}, "runs": [run | {"lr": 1e-3}]}}
+    content = reflection.arrange(parts, {"500 inputs": Negation()}, "cpu")
+    assert content["runs"] == [run | {"train": 500}]
+    assert not {"reproduces", "searched"} & content.keys()

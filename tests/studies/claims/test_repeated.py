@@ -5,6 +5,7 @@ import json
 import pytest
 
 from studies.claims import TABLES, repeats
+from studies.claims.repeated import over_seeds
 from studies.engine.results import FOLDER
 
 RUN = {"budget": {"steps": 10, "batch": 4}, "seeds": [0, 1, 2], "device": "cpu", "floor": 1e-6,
@@ -34,6 +35,7 @@ def test_a_file_repeats_columns_rows_and_numbers_of_its_own(tmp_path):
     assert own.ours == {"deviation": {"GPT": (0.5, None)}}
     assert own.reported == {"deviation": {"GPT": (0.474, None)}}
     assert own.floor is None and own.baselines == {}  # the file's are of its losses
+    assert over_seeds([0.5]) == (0.5, None)
 
 
 @pytest.mark.parametrize("claim", [COLUMN, OWN])

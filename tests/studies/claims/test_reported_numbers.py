@@ -1,6 +1,7 @@
 """The tables' own arithmetic.
 
 A number that follows from others of the same table must follow from them as written down here.
+Chapters 9 and 10 assert those of table 8 of E-MHC-Geo, and of the plateaus of its training.
 """
 
 import math
@@ -65,13 +66,6 @@ def derived():
                            ("near π, multi", "emhc-table-12", "multi")):
         *_, jpmhc, emhc = means(key, task)
         yield f"lead at {row}", means("emhc-ratios-jpmhc", row), [round(jpmhc / emhc, 1)], {}
-    for row, columns in TABLES["emhc-table-8"].rows.items():
-        share = round(12 * columns["γ at end"][0]) / 12  # zeros and ones among twelve gates
-        yield (f"gates of {row}", columns["γ at end"], (share, (share * (1 - share)) ** 0.5),
-               {"abs": 5.1e-4})
-    for row, dim in (("gyroscope", 16), ("stability", 64)):  # the loss of predicting zero
-        yield (f"plateau of {row}", means("emhc-figure-training-plateau", row)[0], 1 / dim,
-               {"rel": 0.05})
     yield ("figure 6", means("emhc-table-7-jpmhc", "JPmHC"),
            means("emhc-figure-6", "JPmHC")[-1:], {})
 
