@@ -36,6 +36,8 @@ from geolab.kernels.tiles import Layout, ReadGradients, Write, WriteGradients
 
 # for bfloat16 states of up to four streams
 FORWARD, BACKWARD = Layout(64, 64, 8, stages=3), Layout(16, 128, 8, 3, programs=1)
+# for more streams that are mixed, whose W has up to 128 rows
+WIDE_FORWARD, WIDE_BACKWARD = Layout(64, 16, 8), Layout(32, 16, 8, programs=1)
 
 
 @twin
@@ -99,7 +101,9 @@ def products(x: Tensor, weight: Tensor, eps: float, c: Tensor | None, h: Tensor 
     fitting = FORWARD if (x if h is None else h).element_size() == 2 else FORWARD._replace(stages=2)
     layout = (fitting._replace(features=min(64, 256 // streams)) if x.dtype == torch.bfloat16
               else Layout(64, min(32, 128 // streams), 8))
-    if len(weight) > 32:
+    if streams > kernels.MOST_JOINED and len(weight) > 32:
+        layout = WIDE_FORWARD
+    elif len(weight) > 32:
         layout = layout._replace(features=layout.features // 2)
     write = None if h is None else Write(c, h, z)
     return generate.state_forward(x, weight, eps, y, r, write, layout, norms)
@@ -118,7 +122,10 @@ def backward(scaled: generate.Scaled, read: ReadGradients, x: Tensor, weight: Te
     """Fill the gradients of X and W, and those of a write, as `generate.state_backward`."""
     write = None if h is None else WriteGradients(c, h, gc, gh)
     layout = BACKWARD if x.dtype == torch.bfloat16 else Layout(32, 32, 8, programs=1)
-    if x.shape[-2] > kernels.MOST_JOINED or len(weight) > 32:
+    wide, many = x.shape[-2] > kernels.MOST_JOINED, len(weight) > 32
+    if wide and many:
+        layout = WIDE_BACKWARD
+    elif wide or many:
         layout = layout._replace(features=layout.features // 2)
     generate.state_backward(scaled, x, weight, gx, gw, read, write, layout, *others)
 
