@@ -194,7 +194,7 @@ STEPS = {
     "mhc": {}, "mhc, H = I": {"without": ("mix",)}, "mhc, guarded": {"eps": 1e-6},
     "mhc, corners": {"mix": "permutations"}, "mhc, eight streams": {"streams": 8},
     "single-pass": {}, "hyper": {}, "hyper, eight streams": {"streams": 8}, "jpmhc": {},
-    "attnres": {}, "delta": {}, "delta-matrix": {},
+    "gated-streams": {}, "attnres": {}, "delta": {}, "delta-matrix": {},
 }
 COUNTED = {
     "eager": partial(per_sublayer, one_at_a_time, "never", torch.float32),
