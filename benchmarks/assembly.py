@@ -133,7 +133,8 @@ def report(kernel: triton.JITFunction, programs: int, given: dict, options: dict
             "stores": {w: c for (k, w), c in sorted(widths.items()) if k == "STG"}}
 
 
-def passes(case: Case, N: int, d: int, dtype: torch.dtype = torch.bfloat16) -> list[Launch]:
+def passes(case: Case, N: int, d: int, dtype: torch.dtype = torch.bfloat16,
+           n: int = STREAMS) -> list[Launch]:
     """The launches of a case, forward and backward, with its state in this dtype."""
     def run():
         with warnings.catch_warnings():
@@ -141,7 +142,7 @@ def passes(case: Case, N: int, d: int, dtype: torch.dtype = torch.bfloat16) -> l
             outputs = outputs_of(case.function, inputs)
             torch.autograd.grad(outputs, inputs, [torch.empty_like(y) for y in outputs])
 
-    drawn = case.inputs(N, STREAMS, d, lambda *shape: torch.empty(shape, dtype=dtype),
+    drawn = case.inputs(N, n, d, lambda *shape: torch.empty(shape, dtype=dtype),
                         lambda *shape: torch.empty(shape))
     inputs = tuple(x.detach().requires_grad_() for x in drawn)
     with patch.dict(kernels.TWINS, every_twin()), kernels.use("always"):
@@ -165,6 +166,7 @@ def main(arguments: list[str] | None = None) -> None:
                         help=f"operators to compile (default all of {'; '.join(CASES)})")
     parser.add_argument("--features", type=int,
                         help="features d per stream (default the benchmark's)")
+    parser.add_argument("--streams", type=int, default=STREAMS, help="n (default %(default)s)")
     parser.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), default="bfloat16",
                         help="the state's (default %(default)s)")
     parser.add_argument("--capability", type=int, choices=DEVICES, default=90,
@@ -182,13 +184,13 @@ def main(arguments: list[str] | None = None) -> None:
         if not given.only or name in given.only:
             sizes = SIZES[case.kind]
             for N, d in [(sizes[0][0], given.features)] if given.features else sizes:
-                for launch_ in passes(case, N, d, getattr(torch, given.dtype)):
+                for launch_ in passes(case, N, d, getattr(torch, given.dtype), given.streams):
                     row = {"operator": name, "N": N, "d": d} | report(*launch_, given.capability)
                     rows.append(row)
                     print(line(row), flush=True)
     if given.out:
         record(given.out, QUESTION,
-               {"device": "none", "capability": given.capability, "n": STREAMS,
+               {"device": "none", "capability": given.capability, "n": given.streams,
                 "dtype": given.dtype, "rows": rows},
                force=given.force)
 

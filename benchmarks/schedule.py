@@ -192,8 +192,9 @@ def launches(residual: str, mode: str = "always", N: int = 80, d: int = 1024, ap
 # a residual, and what tells its forms apart -> options
 STEPS = {
     "mhc": {}, "mhc, H = I": {"without": ("mix",)}, "mhc, guarded": {"eps": 1e-6},
-    "mhc, corners": {"mix": "permutations"}, "single-pass": {}, "hyper": {}, "jpmhc": {},
-    "attnres": {}, "delta": {}, "delta-matrix": {},
+    "mhc, corners": {"mix": "permutations"}, "mhc, eight streams": {"streams": 8},
+    "single-pass": {}, "hyper": {}, "hyper, eight streams": {"streams": 8}, "jpmhc": {},
+    "gated-streams": {}, "attnres": {}, "delta": {}, "delta-matrix": {},
 }
 COUNTED = {
     "eager": partial(per_sublayer, one_at_a_time, "never", torch.float32),
@@ -241,7 +242,7 @@ def main(arguments: list[str] | None = None) -> None:
     print("launches of a sublayer with its norm, forward + backward: with PyTorch's operations, "
           "with kernels beside the norm, and with kernels")
     for name, of in counts.items():
-        print(f"{name:<14} " + "   ".join(f"{there:>3} + {back:<4}" for there, back in of.values()))
+        print(f"{name:<20} " + "   ".join(f"{there:>3} + {back:<4}" for there, back in of.values()))
     if given.out:
         record(given.out, QUESTION, {"device": "none", "rows": rows, "launches": counts},
                force=given.force)

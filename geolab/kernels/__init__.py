@@ -29,8 +29,9 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MODES = ("auto", "always", "never")
 # A thread holds n² numbers in registers. With more streams than this, operators use no kernels.
 MOST_STREAMS = 8
-# With four streams the joined backward pass spills 24 bytes per thread on Hopper and none on
-# Blackwell. With more streams it spills more, unless they aren't mixed.
+# The streams that one backward pass takes through a read, a generator and a write. With four of
+# them it spills 24 bytes per thread on Hopper and none on Blackwell. Of more streams that are mixed
+# the gradient is written before the write's own pass: see `wide`.
 MOST_JOINED = 4
 # The bytes of shared memory of a joined program. Hopper and the large Blackwell GPUs have so much;
 # an A100, smaller GPUs and those of AMD don't, and get one kernel after the other.
@@ -77,15 +78,16 @@ def serves(x: Tensor, streams: int = 1) -> bool:
     return _mode == "always" or (x.is_cuda and bool(TWINS))
 
 
-def joins(x: Tensor, outputs: int, mixed: bool = True) -> bool:
+def joins(x: Tensor, outputs: int, wide: bool = False) -> bool:
     """Return whether the kernels of `stream_join` serve the state x (..., n, d).
 
     Arguments:
         outputs: the number of rows of W.
-        mixed: whether a matrix mixes the streams.
+        wide: whether those of `constrained_join` are meant, which take more streams and rows.
     """
-    return (x.shape[-2] <= (MOST_JOINED if mixed else MOST_STREAMS) and outputs <= 64
-            and serves(x) and _runs_joined(x.device))
+    streams, rows = (MOST_STREAMS, MOST_OUTPUTS) if wide else (MOST_JOINED, 64)
+    return (x.shape[-2] <= streams and outputs <= rows and serves(x)
+            and _runs_joined(x.device))
 
 
 def holds(x: Tensor) -> bool:

@@ -35,10 +35,20 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from geolab.kernels import birkhoff, coefficients, generate, joined, launch, normed, streams
+from geolab.kernels import (
+    MOST_JOINED,
+    birkhoff,
+    coefficients,
+    generate,
+    joined,
+    launch,
+    normed,
+    streams,
+)
 from geolab.kernels.launch import INTERPRETED, expanded, twin
 from geolab.kernels.tiles import ReadGradients
 from geolab.kernels.totals import parts_of
+from geolab.kernels.wide import write_backward
 
 WARPS = 4  # of the second phase, where programs read Z
 
@@ -147,11 +157,11 @@ def flat(*groups: type) -> Callable:
 def constrained_join(x: Tensor, given: Tensor | None, update: Tensor | None, maps: tuple,
                      form: Any, read: Tensor | None = None,
                      norm: tuple[Tensor, float] | None = None) -> tuple[Tensor, ...]:
-    """Z, u, H′ above b′, and a′ if `read` is given, as `operators.constrained_join`, for n up to 4,
-    and to 8 where H = I.
+    """Z, u, H′ above b′, and a′ if `read` is given, as `operators.constrained_join`, for n up to 8.
 
-    The forward pass moves (3n + 2) d numbers per token, and the backward pass (4n + 4) d; without a
-    write (2n + 1) d, and (4n + 2) d. With a norm the backward pass moves d more.
+    The forward pass moves (3n + 2) d numbers per token, and the backward pass (4n + 4) d; where it
+    mixes more than four streams (7n + 4) d, in a launch more; without a write (2n + 1) d, and
+    (4n + 2) d. With a norm the backward pass moves d more.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
     maps = Maps(*maps)
@@ -251,9 +261,16 @@ def _launch_backward(grads: Cotangents, given: Given, maps: Maps, form: Form, ke
         maps.bias if maps.corners is None else maps.corners, *scaled, parts, history, N, d,
         form.guard, form.write_guard, steps, long, form.flip, form.name, n, len(maps.weight),
         norms, len(maps.scale), each, power, products, num_warps=1)
-    joined.backward(scaled, ReadGradients(grads.gz, gu, read), x, maps.weight, given.c, given.h,
-                    found.of_x, found.of_weight, found.of_c, found.of_h, (parts, found.of_logits),
-                    (parts_gamma, None if gamma is None else found.of_gamma))
+    reads, others = ReadGradients(grads.gz, gu, read), (
+        (parts, found.of_logits), (parts_gamma, None if gamma is None else found.of_gamma))
+    if n > MOST_JOINED and given.c is not None and given.c.shape[-2] > 1:
+        of_z = x.new_empty(x.shape)
+        joined.backward(scaled, reads, state, maps.weight, None, None, of_z, found.of_weight, None,
+                        None, *others)
+        write_backward(of_z, x, given.c, given.h, found.of_x, found.of_c, found.of_h)
+    else:
+        joined.backward(scaled, reads, x, maps.weight, given.c, given.h, found.of_x,
+                        found.of_weight, found.of_c, found.of_h, *others)
 
 
 @flat(Given, Maps, Form)

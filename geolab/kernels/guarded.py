@@ -95,6 +95,8 @@ def _by_columns(p, guard, n: tl.constexpr):
     total = p[0] + guard
     for i in tl.static_range(1, n):
         total += p[i]
+    # of a column that a matrix doesn't have, ε alone would make the gradient larger in each round
+    total = tl.where(tl.arange(0, p[0].shape[1])[None, :] < n, total, 1.0)
     divided = ()
     for i in tl.static_range(n):
         divided = divided + (p[i] / total,)

@@ -22,7 +22,7 @@ WARPS = 8
 @twin
 def hyper_join(x: Tensor, given: Tensor | None, update: Tensor | None, maps: tuple, eps: float,
                tanh: bool = True, norm: tuple[Tensor, float] | None = None) -> tuple[Tensor, ...]:
-    """Z, u and H′ above b′, as `operators.hyper_join`, for n up to 4.
+    """Z, u and H′ above b′, as `operators.hyper_join`, for n up to 8.
 
     It moves as many vectors as `constrained_join`.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.

@@ -36,6 +36,12 @@ from geolab.kernels.tiles import Layout, ReadGradients, Write, WriteGradients
 
 # for bfloat16 states of up to four streams
 FORWARD, BACKWARD = Layout(64, 64, 8, stages=3), Layout(16, 128, 8, 3, programs=1)
+# for more streams that are mixed, whose W has up to 128 rows
+WIDE_FORWARD, WIDE_BACKWARD = Layout(64, 16, 8), Layout(32, 16, 8, programs=1)
+# the same where each stream has a length, and for other dtypes: in larger tiles they would spill,
+# or not fit into shared memory
+APART_FORWARD, APART_BACKWARD = Layout(32, 16, 8), Layout(32, 16, 8, 1, programs=1)
+WIDE_SINGLE = Layout(32, 8, 8, programs=1)
 
 
 @twin
@@ -99,10 +105,18 @@ def products(x: Tensor, weight: Tensor, eps: float, c: Tensor | None, h: Tensor 
     fitting = FORWARD if (x if h is None else h).element_size() == 2 else FORWARD._replace(stages=2)
     layout = (fitting._replace(features=min(64, 256 // streams)) if x.dtype == torch.bfloat16
               else Layout(64, min(32, 128 // streams), 8))
-    if len(weight) > 32:
+    if streams > kernels.MOST_JOINED and len(weight) > 32:
+        layout = _wide(x, WIDE_FORWARD, APART_FORWARD, norms)
+    elif len(weight) > 32:
         layout = layout._replace(features=layout.features // 2)
     write = None if h is None else Write(c, h, z)
     return generate.state_forward(x, weight, eps, y, r, write, layout, norms)
+
+
+def _wide(x: Tensor, layout: Layout, apart: Layout, lengths: int) -> Layout:
+    if x.dtype != torch.bfloat16:
+        return WIDE_SINGLE
+    return apart if lengths > 1 else layout
 
 
 def _launch_backward(gz: Tensor, gy: Tensor, gu: Tensor, a: Tensor, x: Tensor, weight: Tensor,
@@ -118,7 +132,11 @@ def backward(scaled: generate.Scaled, read: ReadGradients, x: Tensor, weight: Te
     """Fill the gradients of X and W, and those of a write, as `generate.state_backward`."""
     write = None if h is None else WriteGradients(c, h, gc, gh)
     layout = BACKWARD if x.dtype == torch.bfloat16 else Layout(32, 32, 8, programs=1)
-    if x.shape[-2] > kernels.MOST_JOINED or len(weight) > 32:
+    wide, many = x.shape[-2] > kernels.MOST_JOINED, len(weight) > 32
+    if wide and many:
+        lengths = scaled.shrink.numel() // x.shape[:-2].numel()
+        layout = _wide(x, WIDE_BACKWARD, APART_BACKWARD, lengths)
+    elif wide or many:
         layout = layout._replace(features=layout.features // 2)
     generate.state_backward(scaled, x, weight, gx, gw, read, write, layout, *others)
 

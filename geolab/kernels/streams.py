@@ -6,7 +6,6 @@ tokens: 1, or a whole sequence. The state and the update are read, and their gra
 each in its own dtype. Coefficients, sums and their gradients are float32.
 """
 
-from functools import cache
 from math import ceil
 
 import triton
@@ -14,17 +13,8 @@ import triton.language as tl
 from torch import Tensor
 
 from geolab.kernels import normed
-from geolab.kernels.launch import (
-    INTERPRETED,
-    differentiate,
-    expanded,
-    groups,
-    op,
-    require,
-    summed,
-    twin,
-)
-from geolab.kernels.tiles import added, coefficients, store_sums, vectors, zeros
+from geolab.kernels.launch import differentiate, expanded, groups, op, require, summed, twin
+from geolab.kernels.tiles import across, added, along, coefficients, store_sums, vectors, zeros
 from geolab.kernels.totals import add_up
 
 
@@ -70,41 +60,6 @@ def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor)
     tokens = x.shape[:-2]
     h = expanded(update, *tokens, x.shape[-1]).contiguous()
     return _stream_mix(x.contiguous(), *groups(matrix, tokens, 2), *groups(weights, tokens, 1), h)
-
-
-# ---------------------------------------------------------------- tiles
-
-# cached: computing these takes as long as a launch
-
-@cache
-def across(d: int, bytes_each: int) -> dict[str, int]:
-    """The tile of a program of 4 warps that takes one tile of the state.
-
-    It has 16 bytes per thread and stream. Its width divides d where a power of two from 128 on
-    does. A thread requests all data of its tile at once: 80 bytes for n = 4 and a vector h. With 16
-    warps on a multiprocessor these are 40 KB, and about 25 KB are enough for its share of a GPU's
-    bandwidth.
-    """
-    exact = d & -d
-    return _tile(exact if exact >= 128 else d, bytes_each)
-
-
-@cache
-def along(d: int, bytes_each: int) -> dict[str, int]:
-    """The tile of a program of 4 warps that goes along all d features, and sums over them.
-
-    A token has about 4 tiles, and narrow ones where d allows. A warp that has a token to itself
-    sums without the other warps. Long tokens take several warps, since otherwise the last programs
-    would take long.
-    """
-    return _tile(max(ceil(d / 4), min(d, 512 // bytes_each)), bytes_each)
-
-
-def _tile(features: int, bytes_each: int) -> dict[str, int]:
-    numbers = 2048 // bytes_each
-    features = max(min(1 << (features - 1).bit_length(), numbers), 8)
-    # few and large programs are faster in the interpreter
-    return dict(TOKENS=(32 if INTERPRETED else 1) * numbers // features, FEATURES=features)
 
 
 # ---------------------------------------------------------------- read

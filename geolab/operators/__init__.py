@@ -14,6 +14,7 @@ from geolab.operators.delta import (
     unit_direction,
 )
 from geolab.operators.gate import blend, gated_matrix, gated_mix, geodesic, midpoint_penalty
+from geolab.operators.gated_read import gated_read
 from geolab.operators.generate import rms_linear
 from geolab.operators.householder import householder_matrix, reflect
 from geolab.operators.hyper import hyper_join
@@ -31,8 +32,8 @@ from geolab.operators.streams import stream_mix, stream_mix_write, stream_read
 __all__ = ["attend", "blend", "cayley_iterated", "cayley_rank2", "cayley_skew4",
            "circulant_mixture", "constrained_join", "delta_layer", "delta_matrix",
            "delta_shortcut", "delta_update", "diagonal_update", "gated_matrix", "gated_mix",
-           "geodesic", "householder_matrix", "hyper_join", "jpmhc_join", "kronecker_mixture",
-           "midpoint_penalty", "orthostochastic", "outside_autocast", "permutation_mixture",
-           "recomputed", "reflect", "rms_linear", "sinkhorn", "skew", "stream_generate",
-           "stream_join", "stream_mix", "stream_mix_write", "stream_read", "unit_direction",
-           "widened"]
+           "gated_read", "geodesic", "householder_matrix", "hyper_join", "jpmhc_join",
+           "kronecker_mixture", "midpoint_penalty", "orthostochastic", "outside_autocast",
+           "permutation_mixture", "recomputed", "reflect", "rms_linear", "sinkhorn", "skew",
+           "stream_generate", "stream_join", "stream_mix", "stream_mix_write", "stream_read",
+           "unit_direction", "widened"]

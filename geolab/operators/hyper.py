@@ -36,7 +36,7 @@ def hyper_join(state: Tensor | Unwritten, maps: Maps, eps: float, tanh: bool = T
     x = state.x if isinstance(state, Unwritten) else state
     _require(state, x, maps, norm)
     n, d = x.shape[-2:]
-    if n and d and kernels.joins(x, n * (n + 3)):
+    if n and d and kernels.joins(x, n * (n + 3), wide=True):
         held = kernels.takes(x, norm)
         given, update = ((state.together(), state.update) if isinstance(state, Unwritten)
                          else (None, None))

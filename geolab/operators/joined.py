@@ -6,7 +6,8 @@ A sublayer begins with a read and ends with a write. So with F in between, a net
 is one `stream_generate`, L − 1 times `stream_join`, and one `stream_mix_write`, with a
 `stream_read` after each of the first two. This is the same function as one operator after the
 other. Joined, its kernels form the gradient of Z in one place and never write it. They serve up to
-four streams, or eight that aren't mixed, on GPUs with 212 KB of shared memory for a program.
+four streams, on GPUs with 212 KB of shared memory for a program; those of `constrained_join` up to
+eight, where they write that gradient if the streams are mixed.
 Compiled for Hopper, a thread of the backward pass keeps all but 24 bytes in registers.
 
 Legend: n streams, d features per stream, O outputs of W, ... any leading axes (batch, position).
@@ -139,11 +140,9 @@ def constrained_join(state: Tensor | Unwritten, maps: Maps, form: Form, read: Te
     of_mix = n * n if maps.corners is None else len(maps.corners)
     sizes = (n, n) if len(maps.scale) == 2 else (n, n, of_mix)
     _require_join(x, update, given, maps, read, norm, sizes)
-    mixed = len(sizes) == 3 or isinstance(given, tuple) or (
-        given is not None and given.shape[-2] > 1)
     held = kernels.takes(x, norm) if kernels.serves(x, n) else None
     # without features the coefficients are the bias's
-    if d and kernels.joins(x, len(maps.weight), mixed):
+    if d and kernels.joins(x, len(maps.weight), wide=True):
         given = state.together() if isinstance(given, tuple) else given
         z, u, *made = kernels.TWINS["constrained_join"](x, given, update, maps, form, read, held)
         return z, u if norm is None or held else norm(u), *made

@@ -21,8 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number
-from geolab.operators import widened
-from geolab.operators.generate import held
+from geolab.operators import gated_read, widened
+from geolab.operators.gated_read import inverse_sizes
 from geolab.residuals.base import Sublayer
 from geolab.residuals.streams import Streams
 from geolab.residuals.weights import Linear, Weight, normal
@@ -41,7 +41,7 @@ class GatedStreamCoefficients(NamedTuple):
 
 
 class ReadGate(nn.Module):
-    """x̂ (B, T, n D) of a state (B, T, n, D), and its gates over n, (B, T, n, D).
+    """What is read of a state (B, T, n, D), (B, T, D), and its x̂, (B, T, n D).
 
     Arguments:
         streams, width, rank: n, D and r.
@@ -57,15 +57,18 @@ class ReadGate(nn.Module):
         self.up = Linear(rank, streams * width, bias=False).start(normal, std=std)
 
     def forward(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        scale = self.scale(state)
-        normed = (scale * widened(state)).to(state.dtype).flatten(-2)
-        gate = self.up(F.silu(self.down(normed) / self.streams)).sigmoid()
-        return normed, gate.view_as(state) * scale / self.streams
+        return gated_read(state, self.norm(), self.logits, self.eps)
 
-    def scale(self, state: Tensor) -> Tensor:
-        """(1 + w) / rms x, (B, T, n, D), in float32 at least."""
-        square = widened(state).square().mean(-1, keepdim=True)
-        return (1 + self.norm()) * torch.rsqrt(held(square + self.eps))
+    def weights(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        """What each feature of the state is multiplied by, (B, T, n, D), and x̂."""
+        scale = inverse_sizes(state, self.norm(), self.eps)
+        normed = (scale * widened(state)).to(state.dtype).flatten(-2)
+        gate = self.logits(normed).sigmoid()
+        return gate.view_as(state) * scale / self.streams, normed
+
+    def logits(self, normed: Tensor) -> Tensor:
+        """Those of the gates, of x̂: (B, T, n D) both."""
+        return self.up(F.silu(self.down(normed) / self.streams))
 
 
 class GatedStreams(Streams):
@@ -77,7 +80,7 @@ class GatedStreams(Streams):
         rank: r; Qwen4-Exp takes 320 at D = 2048.
         std: the standard deviation of U's, V's and W's entries at the start.
         eps: the guard of the norms. A stream whose square float32 can't hold, of numbers above
-            about 1e19, gives NaN.
+            about 1e19, gives NaN where kernels run.
     """
 
     spectrum = "1"
@@ -94,13 +97,22 @@ class GatedStreams(Streams):
             self.exit = ReadGate(streams, width, rank, std, eps)
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        read, write = self.coefficients(state)
-        update = sublayer((read * state).sum(-2).to(state.dtype))
+        if "coefficients" in vars(self):  # a probe has put others in their place
+            read, write = self.coefficients(state)
+            u = (read * state).sum(-2).to(state.dtype)
+        else:
+            u, normed = self.read(state)
+            write = self.writes(normed)
+        update = sublayer(u)
         return state + write.to(state.dtype).unsqueeze(-1) * update.unsqueeze(-2)
 
     def coefficients(self, state: Tensor) -> GatedStreamCoefficients:
-        normed, read = self.read(state)
-        return GatedStreamCoefficients(read, 2 * (self.write(normed) / self.streams).sigmoid())
+        read, normed = self.read.weights(state)
+        return GatedStreamCoefficients(read, self.writes(normed))
+
+    def writes(self, normed: Tensor) -> Tensor:
+        """b, (B, T, n), of x̂."""
+        return 2 * (self.write(normed) / self.streams).sigmoid()
 
     def reduce(self, state: Tensor) -> Tensor:
-        return (self.exit(state)[1] * state).sum(-2).to(state.dtype)
+        return self.exit(state)[0]

@@ -49,6 +49,10 @@ def test_kernels_take_seven_launches_for_a_sublayer_of_mhc():
     assert schedule.launches("mhc", N=40, d=64, iterations=2) == (3, 3)
 
 
+def test_eight_streams_take_one_launch_more():
+    assert schedule.launches("mhc", N=80, d=640, iterations=2, streams=8) == (3, 5)
+
+
 def test_hyper_connections_and_jpmhc_take_few_launches_more():
     assert schedule.launches("hyper", N=80, d=640) == (4, 5)
     assert schedule.launches("jpmhc", N=80, d=640) == (6, 11)

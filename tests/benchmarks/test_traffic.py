@@ -56,6 +56,10 @@ AGAIN["hyper_join"] = AGAIN["constrained_join, normed"]
 PARTS["hyper_join"] = (8 * 32 * 4 * 96 + 8 * 28 * 4 * 96 + 4 * 26, 12 * 28 * 4 * 96 + 8 * 26)
 # forward writes the logarithm of each token's sum, and backward reads it, and u
 KEPT["attend"], AGAIN["attend"] = (1, 1), (0, 1)
+# forward writes and reads the normed streams, and each backward kernel reads the logits and ∂u
+LAUNCHES["gated_read"], AGAIN["gated_read"] = (2, 2), (4, 2 * 4 + 1)
+# vectors that more programs than one ask for: the programs of a token's streams, for ∂u
+SHARED = {"gated_read": (0, 3)}
 # the same with a sum and a deviation of the token, 48 logits, and the norm's weights multiplied
 # into W by PyTorch
 LAUNCHES["jpmhc_join"] = (4, 4)
@@ -81,13 +85,14 @@ def test_a_pass_is_one_launch_at_its_floor_but_for_few_numbers(name, dtype):
         with traffic() as back:
             torch.autograd.grad(y, inputs, cotangents_of(y))
     floors = case.floor(N, n, d, dtype.itemsize)
-    for moved, floor, launches, kept, again, parts in zip(
+    for moved, floor, launches, kept, again, parts, shared in zip(
             (there, back), floors, LAUNCHES.get(name, (1, 1)), KEPT.get(name, (0, 0)),
-            AGAIN.get(name, (0, 0)), PARTS.get(name, (0, 0)), strict=True):
+            AGAIN.get(name, (0, 0)), PARTS.get(name, (0, 0)), SHARED.get(name, (0, 0)),
+            strict=True):
         assert moved.launches == launches
         floor += again * dtype.itemsize * N * d
         assert floor <= moved.distinct <= floor + 4 * N * kept + parts
-        assert moved.asked <= 1.05 * moved.distinct
+        assert moved.asked <= 1.05 * moved.distinct + shared * dtype.itemsize * N * d
 
 
 @interpreted

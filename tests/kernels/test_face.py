@@ -145,7 +145,7 @@ def test_an_operator_hands_over_to_its_kernel_and_compiles_in_one_graph(device, 
 def test_a_kernel_refuses_other_dtypes_and_devices_by_name(name):
     case, (x, *others) = CASES[name], given(name)
     first = next(iter(inspect.signature(case.operator).parameters))
-    with patch.multiple(kernels, serves=lambda *_: True, joins=lambda *_: True):
+    with patch.multiple(kernels, serves=lambda *_: True, joins=lambda *_, **__: True):
         with pytest.raises(TypeError, match=f"^{first} must be float32, bfloat16 or float16, got "
                                             "torch.float64"):
             case.function(x.double(), *others)

@@ -314,12 +314,6 @@ def test_a_single_pass_network_joins_all_but_its_ends(device):
     assert not longer.joined and not called(lambda: longer(x))["constrained_join"]
 
 
-def test_eight_streams_that_are_mixed_take_one_kernel_after_the_other(device):
-    model, x = network(device, layers=1, options={"streams": 8, "iterations": 2})
-    assert called(lambda: model(x)) == dict.fromkeys(
-        ("rms_linear", "sinkhorn", "stream_read", "stream_mix_write"), 2)
-
-
 def test_who_looks_at_the_states_of_a_network_sees_states(device):
     model, x = network(device)
     seen = []

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
-from benchmarks.cases import hyper, jpmhc
+from benchmarks.cases import gated_read, hyper, jpmhc
 from benchmarks.cases.streams import join
 from geolab import kernels, operators
 from geolab.kernels import launch
@@ -113,6 +113,9 @@ EXAMPLES = {
         lambda n, draw: (draw(N, n + 1, D), draw(D)), each(2),
         lambda x, w: operators.attend(x, w, Attention(EPS, True, True, True), x.shape[-2] - 1),
         noisy=True, bounded=(1,), loud=True),
+    "gated_read": Example(
+        lambda n, draw: (draw(N, n, D), draw(n, D), draw(N, n, D)), [(0, 0, 0), (1, 0, 0)],
+        lambda x, w, logits: gated_read.read(x, w, logits), noisy=True, loud=True),
     "blend": Example(lambda n, draw: (draw(N, n, n), draw(N, n, n), gate()),
                      [(1, 1, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)], bounded=(2,)),
     "cayley_iterated": Example(lambda n, draw: (operators.skew(draw(N, n, n)) / n,), [(1,)],
@@ -226,7 +229,7 @@ EXAMPLES = {
 TOOLS = {"outside_autocast", "recomputed", "widened"}  # they compute nothing
 KEEPS = {  # the dtype of its inputs; the others answer in float32 at least
     "attend", "constrained_join", "delta_layer", "delta_matrix", "delta_shortcut", "delta_update",
-    "diagonal_update", "gated_mix", "householder_matrix", "hyper_join", "jpmhc_join",
+    "diagonal_update", "gated_mix", "gated_read", "householder_matrix", "hyper_join", "jpmhc_join",
     "midpoint_penalty", "reflect", "skew", "stream_generate", "stream_join", "stream_mix",
     "stream_mix_write", "stream_read"}
 READS_NUMBERS = {"delta_matrix", "householder_matrix", "reflect"}  # to refuse another length

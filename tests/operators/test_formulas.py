@@ -162,6 +162,12 @@ def attended_normed(x, query):
     return read(x, k * shares / shares.sum(-1, keepdim=True))
 
 
+def gated(x, weight, logits):
+    """Σ σ(lᵢ) ⊙ x̂ᵢ / n, and x̂."""
+    normed = (1 + weight) * over_rms(x, EPS)
+    return (logits.sigmoid() * normed).mean(-2), normed.flatten(-2)
+
+
 def written(x, h, b, update):
     return h @ x + outer(b, update)
 
@@ -226,6 +232,7 @@ FORMULAS = {
     "attend": attended,
     "attend, normed": attended_normed,
     "blend": blend,
+    "gated_read": gated,
     "cayley_iterated": iterated,
     "cayley_rank2": plane,
     "cayley_skew4": solved,
@@ -297,8 +304,8 @@ def test_inputs_may_be_strided_and_stay_as_they_were(name):
 
 OF_ALL_TOKENS = {  # an operator, and the places of the inputs that all tokens share
     "attend": (1,), "constrained_join": (3, 4, 5), "delta_layer": (4, 5, 6, 7),
-    "diagonal_update": (3,), "hyper_join": (3, 4, 5), "jpmhc_join": (3, 4, 5, 6, 7),
-    "rms_linear": (1,), "stream_generate": (1,), "stream_join": (4,)}
+    "diagonal_update": (3,), "gated_read": (1,), "hyper_join": (3, 4, 5),
+    "jpmhc_join": (3, 4, 5, 6, 7), "rms_linear": (1,), "stream_generate": (1,), "stream_join": (4,)}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
