@@ -12,10 +12,10 @@ from geolab import kernels
 
 # command -> its arguments, what measures, and what that gives in its place
 COMMANDS = {"assembly": ([], "passes", []),
-            "cayley_cpu": ([], "measured", []),
+            "cayley_cpu": ([], "measure", []),
             "kernels": (["--interpret", "--only", "stream_read"], "run", {"rows": []}),
             "layouts": ([], "compiled histories", []),
-            "mixes": ([], "measured", []),
+            "mixes": ([], "measure", []),
             "profile": (["--device", "cpu"], "measure", {"rows": [], "step_us": 1.0, "again": 1.0}),
             "steps": (["--device", "cpu"], "on_cpu", []),
             "tokens": (["--device", "cpu", "--batch", "1"], "measure", [])}

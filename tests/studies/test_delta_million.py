@@ -36,7 +36,7 @@ def test_beside_each_number_of_channels_stands_the_same_model_that_only_writes(c
     erases, writes = (layers(f"d_v = {channels}{name}") for name in ("", ", write-only"))
     for one, other in zip(erases, writes, strict=True):
         assert one.residual.channels == other.residual.channels == channels
-        assert one.residual.erase and not other.residual.erase
+        assert one.residual.rule.erase and not other.residual.rule.erase
         for key, p in one.named_parameters():
             assert torch.equal(p, other.get_parameter(key))
 
@@ -44,11 +44,11 @@ def test_beside_each_number_of_channels_stands_the_same_model_that_only_writes(c
 @pytest.mark.parametrize("name, of", CODE.items())
 def test_the_public_codes_model_has_its_options_and_starts_with_a_bias_of_v(name, of):
     first, second, *_ = (layer.residual for layer in layers(name))
-    assert first.context == CONFIGURATIONS[f"ddl-small-{of}"].options["context"] == "sublayer"
+    assert first.rule.context == CONFIGURATIONS[f"ddl-small-{of}"].options["context"] == "sublayer"
     assert of == "delta" or first.compressor is second.compressor
     bound = 1 / math.sqrt(128)
     for residual in (first, second):
         assert 0 < residual.value_head.bias.abs().max() <= bound
     assert not torch.equal(first.value_head.bias, second.value_head.bias)
     ours = layers(name.replace(", public code", ""))[0].residual
-    assert not ours.value_head.bias.any() and ours.context == "own"
+    assert not ours.value_head.bias.any() and ours.rule.context == "own"
