@@ -1,6 +1,7 @@
 """The walk of a person who follows the code: calls, and hops from one file to another.
 
-    python -m benchmarks.walks                     a grafted mHC block, and a verdict of the ledger
+    python -m benchmarks.walks                     a grafted mHC block, a study up to its first
+                                                   model, and a verdict of the ledger
     TRITON_INTERPRET=1 python -m benchmarks.walks  the same block with its kernels
 
 A hop is a call in another file than the call before it. Comprehensions don't count. In the
@@ -9,10 +10,13 @@ interpreter the functions of Triton count as calls too, which on a GPU are compi
 
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, suppress
+from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import NamedTuple
+from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -20,6 +24,8 @@ from torch import nn
 from geolab import kernels
 from geolab.graft import graft
 from studies import findings, ledger
+from studies.__main__ import main as command
+from studies.engine.arm import Arm
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = tuple(f"{ROOT / room}{os.sep}" for room in ("geolab", "studies"))
@@ -90,6 +96,21 @@ def block(mode: str) -> tuple[list[Call], list[Call]]:
     return forward, backward
 
 
+def study(name: str) -> list[Call]:
+    """The walk from a study's command to its first model."""
+    class Reached(BaseException):
+        pass
+
+    def end(*_) -> None:
+        sys.setprofile(None)
+        raise Reached
+
+    with TemporaryDirectory() as folder, patch.object(Arm, "model", end), \
+            redirect_stderr(StringIO()), walk() as calls, suppress(Reached):
+        command([name, "--folder", folder, "--out", f"{folder}/{name}.json"])
+    return calls
+
+
 def verdict(label: str) -> list[Call]:
     """The walk from a row of the ledger to its verdict, as if nobody had asked before."""
     for kept in (findings.finding, findings.stored):
@@ -105,6 +126,7 @@ def main() -> None:
     for mode in ("never", "always") if interpreted else ("never",):
         for name, calls in zip(("forward", "backward"), block(mode), strict=True):
             print(f"mHC, kernels {mode:6} {name:8}  {told(calls)}")
+    print(f"study hyper_gain to a model   {told(study('hyper_gain'))}")
     print(f"verdict of ddl-one            {told(verdict('ddl-one'))}")
 
 

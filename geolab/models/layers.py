@@ -6,7 +6,6 @@ Legend: B batch, T positions, D width, H heads, E features per head.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -14,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.models.config import TransformerConfig
-from geolab.residuals import Normed, Residual, Views, Weight
-from geolab.residuals.weights import normal_matrix
+from geolab.residuals import Normed, Residual, Views
+from geolab.residuals.weights import matrix
 
 
 def make_norm(config: TransformerConfig, width: int | None = None) -> nn.Module:
@@ -26,11 +25,6 @@ def make_norm(config: TransformerConfig, width: int | None = None) -> nn.Module:
     """
     D = width or config.width
     return nn.RMSNorm(D, eps=1e-5) if config.norm == "rms" else nn.LayerNorm(D, bias=False)
-
-
-def matrix(inputs: int, outputs: int, std: float) -> Weight:
-    """A matrix with entries N(0, std²), to be folded with others before it meets a token."""
-    return Weight(outputs, inputs, how=partial(normal_matrix, std=std), decays=True)
 
 
 def fold(weight: Tensor, before: Tensor | None = None, after: Tensor | None = None) -> Tensor:

@@ -142,6 +142,11 @@ def as_linear(weight: Tensor) -> None:
     nn.init.kaiming_uniform_(weight, a=5**0.5)
 
 
+def matrix(inputs: int, outputs: int, std: float) -> Weight:
+    """A matrix with entries N(0, std²), to be folded with others before it meets a token."""
+    return Weight(outputs, inputs, how=partial(normal_matrix, std=std), decays=True)
+
+
 def small_linear(inputs: int, outputs: int) -> Linear:
     """Weights N(0, 0.02²) and zero biases, as the published code starts every generator."""
     return Linear(inputs, outputs).start(normal, std=0.02)

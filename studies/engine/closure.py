@@ -5,7 +5,7 @@
 
 import ast
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -42,19 +42,20 @@ def code(source: str) -> str:
     return ast.unparse(tree)
 
 
-def _names(path: Path) -> Iterator[str]:
+def _names(path: Path) -> list[str]:
     """Return the full names of a file's imports; `from a import b` gives both a and a.b."""
-    package = path.parent.relative_to(ROOT).parts if path.is_relative_to(ROOT) else ()
+    package, found = path.parent.relative_to(ROOT).parts if path.is_relative_to(ROOT) else (), []
     for node in (node for source in _sources(path) for node in ast.walk(ast.parse(source))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             above = package[:len(package) - node.level + 1] if node.level else ()
             module = ".".join([*above, *([node.module] if node.module else [])])
-            yield from [module, *(f"{module}.{alias.name}" for alias in node.names)]
+            found += [module, *(f"{module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            yield from (ast.literal_eval(name) for name in node.args[:1]
-                        if isinstance(name, ast.Constant))
+            found += [ast.literal_eval(name) for name in node.args[:1]
+                      if isinstance(name, ast.Constant)]
+    return found
 
 
 def _sources(path: Path) -> list[str]:
@@ -64,11 +65,9 @@ def _sources(path: Path) -> list[str]:
             if cell["cell_type"] == "code"]
 
 
-def _files(name: str) -> Iterator[Path]:
+def _files(name: str) -> list[Path]:
     """The file of a module of the project, and those of the packages that it lies in."""
-    place = ROOT
-    for part in name.split("."):
-        place = place / part
-        for path in (place.with_suffix(".py"), place / "__init__.py"):
-            if path.is_file():
-                yield path
+    parts = name.split(".")
+    places = [ROOT.joinpath(*parts[:k + 1]) for k in range(len(parts))]
+    return [path for place in places for path in (place.with_suffix(".py"), place / "__init__.py")
+            if path.is_file()]

@@ -6,7 +6,7 @@ times, so that a run that goes on keeps its number of steps.
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,18 +19,19 @@ from studies.engine.arm import Arm
 ROUNDS, BEFORE = 15, 3   # rounds that count, and rounds before them that don't
 
 
-def paced(arms: Sequence[Arm], whole: Sequence[Arm], folder: Path, device: str) -> list[Arm]:
+def paced(arms: Sequence[Arm], whole: Callable[[], Sequence[Arm]], folder: Path,
+          device: str) -> list[Arm]:
     """Return the arms, with a pace of three digits if a variation needs it.
 
     Arguments:
-        whole: all arms of the study, which include the first one of each comparison.
+        whole: gives all arms of the study, which include the first one of each comparison.
         folder: keeps the paces in paces.json. Under torchrun the first process measures.
     """
     path = folder / "paces.json"
     if distributed.rank() == 0:
         known = json.loads(path.read_text()) if path.exists() else {}
         for part in {arm.part for arm in arms if "equal time" in arm.protocol.variations}:
-            of_part = [arm for arm in whole if arm.part == part]
+            of_part = [arm for arm in whole() if arm.part == part]
             if not {arm.name for arm in of_part} <= set(known.get(part, ())):
                 known[part] = measure(of_part, device)
         path.write_text(json.dumps(known))

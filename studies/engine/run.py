@@ -87,6 +87,8 @@ class Part:
             measures its models on a text of its own.
         """
         arms = study.arms(size)
+        if self.seeds is None and not any((self.arms, self.engine, self.corpus, self.setting)):
+            return arms
         known = {arm.name for arm in arms}
         with asked():
             for name in self.arms or ():
@@ -176,7 +178,7 @@ def run_study(study: Study, size: str = "cpu", part: Part = Part(), *, device: s
         done, told = take(arms, earlier, code, reason)
         forced = sources.require_same(place, code, reason)
     rest = [arm for arm in arms if key_of(arm) not in done]
-    rest = paced(rest, study.arms(size), place, device)
+    rest = paced(rest, partial(study.arms, size), place, device)
     missing: dict[str, int] = {}
     if so_far:
         trained, missing = finished(rest, place, device)

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from benchmarks.walks import Call, block, grafting, hops, verdict, walk
+from benchmarks.walks import Call, block, grafting, hops, study, verdict, walk
 from geolab.checks import require_count
 from geolab.kernels import launch
 
@@ -46,6 +46,10 @@ def test_a_grafted_block_takes_half_the_hops_that_it_once_took():
 def test_so_does_one_with_kernels_forward_and_backward():
     forward, backward = block("always")
     assert hops(forward) <= 144 // 2 and hops(backward) <= 117 // 2
+
+
+def test_so_does_a_study_up_to_its_first_model():
+    assert hops(study("hyper_gain")) <= 106 // 2
 
 
 def test_a_graft_makes_each_residual_once():
