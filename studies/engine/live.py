@@ -235,8 +235,9 @@ def _curves(shown: Live) -> Figure:
     axes.set(yscale="log" if shown.log else "linear", xlabel="training steps",
              ylabel=f"{shown.quantity}{' / floor' if shown.floor else ''}",
              title=shown.title)
-    # below, since the names of baselines stand inside
-    figure.legend(loc="outside lower center", ncols=3, fontsize=9)
+    # below, since the names of baselines stand inside; three long names are wider than the figure
+    columns = 3 if max(map(len, shown.runs)) <= 13 else 2
+    figure.legend(loc="outside lower center", ncols=columns, fontsize=9)
     return figure
 
 
