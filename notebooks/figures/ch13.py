@@ -67,8 +67,9 @@ def ways() -> HTML:
             stops = [(2, 1), first(2, 1), last(*first(2, 1))]
             for start, end in zip(stops, stops[1:], strict=False):
                 arrow(axes, start, end, color, linestyle=style, linewidth=1.6, shrinkA=3, shrinkB=3)
-            axes.plot(*stops[-1], "o", color=color, markersize=5 if first is A else 10,
-                      markerfacecolor=color if first is A else "none", markeredgewidth=1.6)
+            dot = color == ACCENT  # in the last game A is B, so the step doesn't tell
+            axes.plot(*stops[-1], "o", color=color, markersize=5 if dot else 10,
+                      markerfacecolor=color if dot else "none", markeredgewidth=1.6)
         axes.plot(2, 1, "o", color="black", markersize=6)
         axes.text(1.9, 0.75, "(2, 1)", ha="center", va="top", fontsize=10)
         axes.set(xlim=(1, 5.6), ylim=(0, 4.6), aspect="equal", xticks=range(1, 6),
