@@ -138,7 +138,8 @@ def at_setting(label: str) -> str:
     if not share:
         return "all at one rate"
     length = "half" if share == 0.5 else f"{share:.2g} times"
-    return "each at its best setting" + (f" in runs {length} as long" if share < 1 else "")
+    return ("each at its best setting" + (f" in runs {length} as long" if share < 1 else "")
+            + (" on the other half of the held-out text" if comparison.get("selects") else ""))
 
 
 def in_time(label: str) -> str:

@@ -44,6 +44,7 @@ class Arm:
         untrained: the same for the model as it was built.
         engine: the options with which steps are computed.
         pace: the time of a step over that of the comparison's first arm.
+        selects: the task whose validation data the search reads; None for `task` itself.
     """
 
     part: str
@@ -56,6 +57,7 @@ class Arm:
     untrained: Measure | None = None
     engine: Engine = Engine()
     pace: float = 1.0
+    selects: Task | None = None
 
     def batch(self) -> list[Tensor]:
         """The first batch: inputs and targets.
@@ -131,7 +133,8 @@ class _Runner:
         self.arm, self.folder, self.place, self.so_far = arm, folder, place, so_far
         self.seconds, self.unfinished = 0.0, 0
 
-    def run(self, seed: int, budget: Budget) -> tuple[Path, History | None]:
+    def run(self, seed: int, budget: Budget,
+            task: Task | None = None) -> tuple[Path, History | None]:
         """Return the checkpoint and the losses of a run; a run that diverged has no losses."""
         arm = self.arm
         name = f"{seed}-{budget.lr:g}-{budget.warmup}-{budget.steps}.pt"
@@ -145,7 +148,7 @@ class _Runner:
             print(f"{arm.name}, seed {seed}, learning rate {budget.lr:g}, warm-up {budget.warmup} "
                   f"of {budget.steps} steps", file=sys.stderr, flush=True)
         try:
-            history = fit(arm.model(seed).to(self.place), arm.task, budget, seed,
+            history = fit(arm.model(seed).to(self.place), task or arm.task, budget, seed,
                           checkpoint=checkpoint, progress=sys.stderr.isatty(), engine=arm.engine)
         except FloatingPointError as problem:
             if rank() == 0:
@@ -165,7 +168,8 @@ class _Runner:
         """
         steps = self.arm.budget.steps
         times = (self.arm.protocol.search_steps or steps) / steps
-        history = self.run(seed, self.once(at(setting, self.arm.budget, times)))[1]
+        budget = self.once(at(setting, self.arm.budget, times))
+        history = self.run(seed, budget, self.arm.selects)[1]
         search.append({"model": self.arm.name, **setting._asdict(), "seed": seed,
                        "validation_loss": history.final if history else None})
         return math.log(max(history.final, SMALLEST)) if history else math.inf

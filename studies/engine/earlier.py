@@ -68,9 +68,10 @@ def _has(content: Mapping, arm: Arm) -> bool:
     if "protocol" not in one or arm.name not in one["parameters"] \
             or key_of(arm) in content.get("unfinished", ()):
         return False
-    stored = {**one, "engine": content["engine"][arm.part]}
-    for key, value in (("task", repr(arm.task)), ("budget", budget_of(arm)),
-                       ("protocol", asdict(arm.protocol)), ("engine", asdict(arm.engine))):
+    stored = {"selects": None, **one, "engine": content["engine"][arm.part]}
+    for key, value in (("task", repr(arm.task)), ("selects", arm.selects and repr(arm.selects)),
+                       ("budget", budget_of(arm)), ("protocol", asdict(arm.protocol)),
+                       ("engine", asdict(arm.engine))):
         if stored[key] != json.loads(json.dumps(value)):
             raise ValueError(f"{arm.part} must have the file's {key} {stored[key]}, got {value}")
     return True

@@ -112,6 +112,9 @@ class Part:
             folder = str(corpora.folder(name)) if name in corpora.PUBLISHED else name
             task = replace(arm.task, corpus=folder)  # type: ignore[bad-specialization]
             arm = on_task(arm, task)
+            if arm.selects is not None:
+                selects = replace(arm.selects, corpus=folder)  # type: ignore[bad-specialization]
+                arm = replace(arm, selects=selects)
         return arm
 
 
@@ -219,7 +222,8 @@ def by_part(arms: Sequence[Arm], outcomes: Sequence[dict]) -> dict[str, dict]:
     found: dict[str, dict] = {}
     for arm, outcome in zip(arms, outcomes, strict=True):
         part = found.setdefault(arm.part, {
-            "task": repr(arm.task), "budget": budget_of(arm),
+            "task": repr(arm.task), "selects": arm.selects and repr(arm.selects),
+            "budget": budget_of(arm),
             "protocol": asdict(arm.protocol), "seeds": list(arm.protocol.seeds),
             "parameters": {}, "pace": {}, "search": {"best": {}, "next best": {}, "runs": []},
             "runs": [], "sensitivity": {name: [] for name in arm.protocol.variations},

@@ -1,7 +1,9 @@
 """Deep Delta Learning in its own backbone with a million weights: size, network and erasing apart.
 
     size       `delta` has this backbone with fifty thousand weights
-    network    `released` has another backbone with a million weights, under the same protocol
+    network    `released` has another backbone with a million weights, under the same protocol, but
+               for the text: here the search reads one half of the held-out bytes, and the runs
+               that report the other
     erasing    each number of channels stands beside its control that only writes
 
 Further arms take one more difference each: the additive residual with as many weights as the
@@ -19,15 +21,15 @@ from torch import nn
 
 from geolab.models import TokenModel, Transformer, TransformerConfig
 from geolab.residuals.delta import DeltaRule
-from geolab.tasks import Text
 from geolab.training import Budget
 from studies.claims.configurations import DDL_CONTROLS, DDL_PUBLISHED, PUBLISHED_KERNELS
 from studies.engine.arm import Arm, comparison
+from studies.engine.held_out import Reported, Selected
 from studies.engine.protocol import Protocol
 from studies.engine.run import Study
 from studies.experiments.delta import gates
 
-TASK = Text(context=64)
+TASK, SELECTS = Reported(context=64), Selected(context=64)
 CONFIG = TransformerConfig.ddl(width=128, layers=5, heads=4, max_length=TASK.context)
 WIDER = 30   # more features in each MLP are as many weights as eight channels bring
 WRITES = {"erase": False}
@@ -76,7 +78,7 @@ def million() -> list[Arm]:
                       Protocol(rates=(1e-3, 2e-3, 5e-3), warmups=(0.3, 0.6),
                                seeds=tuple(range(8)), few=(0, 1, 2, 3),
                                variations=("next best", "equal time")),
-                      measure=partial(gates, TASK))
+                      measure=partial(gates, TASK), selects=SELECTS)
 
 
 STUDY = Study("delta_million", "What do Deep Delta Learning's write, erasure and channels gain "

@@ -19,7 +19,8 @@ def layers(name):
 
 def test_it_has_the_protocol_and_the_length_of_the_other_comparison_of_this_size():
     ours, other = STUDY.arms()[0], arm_of(STUDIES["released"], "text", "additive")
-    assert (ours.task, ours.budget, ours.protocol) == (other.task, other.budget, other.protocol)
+    assert (ours.budget, ours.protocol) == (other.budget, other.protocol)
+    assert ours.task.context == other.task.context == ours.selects.context
     assert ours.protocol.search_steps is None and len(ours.protocol.search_seeds) == 2
 
 

@@ -3,15 +3,19 @@
 import json
 import math
 from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from shared_studies import TASK
 from torch import nn
 
-from geolab.training import Budget
+from geolab.tasks import Text
+from geolab.training import Budget, fit
 from studies.engine import arm as module
 from studies.engine.arm import Arm, thinned, train
+from studies.engine.held_out import Reported, Selected
 from studies.engine.protocol import VARIATIONS, Protocol
 
 SHORT = Budget(steps=40, evaluate_every=10, warmup=5)
@@ -71,6 +75,28 @@ def test_a_rate_at_which_one_seed_diverges_is_out(tmp_path):
     losses = {(run["lr"], run["seed"]): run["validation_loss"] for run in found["search"]}
     assert losses.pop((1.0, 8)) is None and None not in losses.values() and len(losses) == 3
     assert found["best"]["lr"] == found["next best"]["lr"] == 1e-2
+
+
+def test_one_text_selects_and_the_other_half_reports(tmp_path):
+    task, selects = Reported(context=16), Selected(context=16)
+    held_out = Text(context=16).tokens("validation")
+    halves = selects.tokens("validation"), task.tokens("validation")
+    assert (np.concatenate(halves) == held_out).all() and abs(len(halves[0]) - len(halves[1])) < 2
+    assert (task.tokens("train") == selects.tokens("train")).all()
+    protocol = Protocol(rates=(1e-3, 1e-2), warmups=None, seeds=(0, 1), widen=False, variations=())
+    arm = Arm("text", "bytes", partial(nn.Embedding, 256, 256), task, Budget(steps=2, batch=2),
+              protocol, selects=selects)
+    found = train(arm, tmp_path)
+    chosen, one = found["search"][0], found["runs"][0]
+
+    def alone(of, seed, lr):
+        budget = replace(arm.budget, lr=lr, evaluate_every=arm.budget.steps)
+        return fit(arm.model(seed), of, budget, seed).final
+
+    for of, seed, lr, seen in ((selects, 100, chosen["lr"], chosen["validation_loss"]),
+                               (task, 0, one["lr"], one["validation_loss"][-1])):
+        assert seen == pytest.approx(alone(of, seed, lr), rel=1e-4)
+        assert abs(seen - alone(Text(context=16), seed, lr)) > 1e-3
 
 
 # ---------------------------------------------------------------- under the whole protocol

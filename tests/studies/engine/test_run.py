@@ -139,7 +139,7 @@ def test_another_text_is_measured_on_too_or_refused_by_name(which, tmp_path):
 
 
 def test_a_file_says_which_text_was_read(tmp_path, monkeypatch):
-    arms, study = ON_TEXT["headline", "cpu"][:2], STUDIES["headline"]
+    arms, study = ON_TEXT["released", "cpu"][:2], STUDIES["released"]
     assert texts(arms) == {"text": {"corpus": "sample", "sha256": SAMPLE_SHA256}}
     far = [replace(arm, task=replace(arm.task, corpus="wikitext-2")) for arm in arms]
     assert texts(far) == {"text": {"corpus": "wikitext-2"}}
@@ -151,5 +151,7 @@ def test_a_file_says_which_text_was_read(tmp_path, monkeypatch):
     kept = hashlib.sha256(b"In the beginning\n").hexdigest()
     monkeypatch.setitem(corpora.PUBLISHED, "king-james",
                         corpora.PUBLISHED["king-james"]._replace(sha256=kept))
+    moved = Part(arms=["additive"], corpus="king-james").of(STUDIES["delta_million"], "cpu")[0]
+    assert moved.selects.corpus == moved.task.corpus == str(tmp_path / "king-james")
     moved = Part(arms=["additive"], corpus="king-james").of(study, "cpu")
     assert texts(moved) == {"text": {"corpus": "king-james", "sha256": kept}}
