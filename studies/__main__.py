@@ -9,7 +9,9 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,6 +20,8 @@ import torch
 from geolab.distributed import Engine, join, rank, world
 from studies import ledger
 from studies.engine.again import TOLERANCE, differences
+from studies.engine.arm import Arm
+from studies.engine.earlier import grows
 from studies.engine.estimate import estimate
 from studies.engine.measurement import measure
 from studies.engine.protocol import Setting
@@ -39,7 +43,7 @@ A study has a name, a question, and some of three sizes:
   python -m studies delta --out mine.json  the same into a file of your own
   python -m studies emhc_gates --size paper --so-far
                                            a long one: write what is finished of it
-  python -m studies headline --corpus king-james --out mine.json
+  python -m studies released --corpus king-james --out mine.json
                                            on a larger text, which `make corpus` fetches once; or
                                            on your own folder of .txt files
   python -m studies delta --lr 7e-3 --warmup 0.2 --out mine.json
@@ -105,10 +109,10 @@ def _make(given: argparse.Namespace, folder: Path) -> int:
     study = STUDIES[given.study]
     with asked():
         stored, earlier = read(out) if given.check else None, None
-        if not (given.check or given.dry_run):
-            _require_writable(out, given)
-            earlier = read(out) if _grows(out) else None
         part = Part(given.arm, given.seeds, _engine(given), given.corpus, _setting(given))
+        if not (given.check or given.dry_run):
+            earlier = read(out) if _grows(out, partial(part.of, study, given.size)) else None
+            _require_writable(out, given, earlier is not None)
     join(given.device)
     if given.dry_run:
         for line in estimate(part.of(study, given.size), given.device):
@@ -134,8 +138,8 @@ def _measure(given: argparse.Namespace, folder: Path, out: Path) -> int:
             if name not in own and value != _parser().get_default(name):
                 raise ValueError(f"--{name.replace('_', '-')} is for studies that train, and "
                                  f"{study.name} measures what others have trained")
-        _require_writable(out, given)
         earlier = read(out) if _grows(out) else None
+        _require_writable(out, given, earlier is not None)
     found = measure(study, folder, given.force, so_far=given.so_far, earlier=earlier)
     record(out, study.question, found, force=given.force or "further findings" * bool(earlier))
     left = found.get("unfinished")
@@ -158,7 +162,7 @@ def overview() -> str:
         f"* is stored in {FOLDER.name}/"])
 
 
-def _require_writable(out: Path, given: argparse.Namespace) -> None:
+def _require_writable(out: Path, given: argparse.Namespace, grows: bool) -> None:
     """Before anything is trained, refuse a file that can't or shouldn't be written.
 
     Raises: ValueError.
@@ -167,7 +171,7 @@ def _require_writable(out: Path, given: argparse.Namespace) -> None:
         raise ValueError(
             f"a part of a study, or one at other settings, is not {out.name}: give --out a file of "
             "its own, or leave --arm, --seeds, --corpus, --lr and --warmup out")
-    if out.exists() and not given.force and not _grows(out):
+    if out.exists() and not given.force and not grows:
         raise ValueError(
             f"{out} is there, and is not overwritten: give --out another file, --force a reason to "
             "replace it, or --check to compare with it")
@@ -176,9 +180,9 @@ def _require_writable(out: Path, given: argparse.Namespace) -> None:
                          f"got {out}")
 
 
-def _grows(out: Path) -> bool:
+def _grows(out: Path, arms: Callable[[], Sequence[Arm]] = list) -> bool:
     """Return whether the file exists and lacks runs. A further call keeps its finished arms."""
-    return out.exists() and bool(read(out).get("unfinished"))
+    return out.exists() and grows(arms(), read(out))
 
 
 def _compare_with(path: Path, stored: dict, found: dict, given: argparse.Namespace) -> int:

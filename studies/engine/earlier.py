@@ -6,7 +6,7 @@ began on another machine goes on from its file.
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from geolab import distributed
@@ -39,9 +39,15 @@ def take(arms: Sequence[Arm], content: Mapping | None, now: str,
     Returns: two dictionaries. The first has, by `key_of`, an arm with its pace in the file, and the
         outcome that `arm.train` gave. The second says under "earlier" where each arm was made; it
         is empty if no arm is taken.
-    Raises: ValueError for a comparison of another task, budget, protocol or engine, and for runs of
-        other code without a reason.
+    Raises: ValueError for a comparison of another task, budget, protocol or engine, for arms of the
+        file that would be lost, and for runs of other code without a reason.
     """
+    kept = {key_of(arm) for arm in arms}
+    lost = [name for part, one in (content or {}).items() if isinstance(one, Mapping)
+            for name in (f"{part}: {arm}" for arm in one.get("parameters", ())) if name not in kept]
+    if lost:
+        raise ValueError(f"arm must name all arms of the file, which also has {'; '.join(lost)}: "
+                         "leave --arm out, or give --out another file")
     found = {key_of(arm): (replace(arm, pace=content[arm.part]["pace"][arm.name]),
                            _outcome(arm, content[arm.part]))
              for arm in arms if content and _has(content, arm)}
@@ -62,19 +68,38 @@ def take(arms: Sequence[Arm], content: Mapping | None, now: str,
     return found, {"earlier": [*older, *([made] if made["arms"] else [])]}
 
 
+def grows(arms: Sequence[Arm], content: Mapping) -> bool:
+    """Return whether a file lacks runs: it says so, or its comparisons lack one of these arms.
+
+    A comparison that was made by another protocol lacks none: it would have to be made again.
+    """
+    def lacks(arm: Arm) -> bool:
+        one = content.get(arm.part, {})
+        return "protocol" in one and arm.name not in one["parameters"] \
+            and not any(stored != value for _, stored, value in _settings(content, arm))
+
+    return bool(content.get("unfinished")) or any(map(lacks, arms))
+
+
 def _has(content: Mapping, arm: Arm) -> bool:
     """Return whether a file holds all runs of an arm. Raises: ValueError for another comparison."""
     one = content.get(arm.part, {})
     if "protocol" not in one or arm.name not in one["parameters"] \
             or key_of(arm) in content.get("unfinished", ()):
         return False
-    stored = {"selects": None, **one, "engine": content["engine"][arm.part]}
+    for key, stored, value in _settings(content, arm):
+        if stored != value:
+            raise ValueError(f"{arm.part} must have the file's {key} {stored}, got {value}")
+    return True
+
+
+def _settings(content: Mapping, arm: Arm) -> Iterator[tuple[str, object, object]]:
+    """Yield the settings of an arm's comparison: their names, the file's and the arm's."""
+    stored = {"selects": None, **content[arm.part], "engine": content["engine"][arm.part]}
     for key, value in (("task", repr(arm.task)), ("selects", arm.selects and repr(arm.selects)),
                        ("budget", budget_of(arm)), ("protocol", asdict(arm.protocol)),
                        ("engine", asdict(arm.engine))):
-        if stored[key] != json.loads(json.dumps(value)):
-            raise ValueError(f"{arm.part} must have the file's {key} {stored[key]}, got {value}")
-    return True
+        yield key, stored[key], json.loads(json.dumps(value))
 
 
 def _outcome(arm: Arm, one: Mapping) -> dict:

@@ -12,7 +12,7 @@ from geolab.tasks import Negation
 from geolab.training import Budget
 from studies import __main__ as command
 from studies.engine.arm import train
-from studies.engine.earlier import take
+from studies.engine.earlier import grows, take
 from studies.engine.protocol import Protocol
 from studies.engine.results import read
 from studies.engine.run import Part, run_study
@@ -134,3 +134,23 @@ def test_a_file_that_lacks_runs_may_grow_and_a_whole_one_may_not(first, other, m
     with pytest.raises(SystemExit):
         command.main([*asked, str(other)])
     assert "is there, and is not overwritten" in capsys.readouterr().err
+
+
+def test_a_study_that_gained_an_arm_goes_on_from_its_whole_file(first, other, monkeypatch, capsys,
+                                                                tmp_path):
+    monkeypatch.setitem(STUDIES, "toy", TOY)
+    out = tmp_path / "toy.json"
+    asked = ["toy", "--out", str(out), "--folder"]
+    assert command.main([*asked, str(first), "--arm", "biased"]) == 0
+    assert read(out)["unfinished"] == {} and "taken" not in capsys.readouterr().err
+    for again, said in ((["--arm", "biased"], "is there, and is not overwritten"),
+                        (["--arm", "linear"], "which also has negation: biased")):
+        with pytest.raises(SystemExit):
+            command.main([*asked, str(other), *again])
+        assert said in capsys.readouterr().err
+    assert command.main([*asked, str(other)]) == 0
+    assert "taken from the file: negation: biased" in capsys.readouterr().err
+    assert list(read(out)["negation"]["parameters"]) == ["biased", "linear"]
+    longer = small_study(lambda: [replace(arm, budget=replace(arm.budget, steps=7), name="longer")
+                                  for arm in arms()])
+    assert not grows(longer.arms(), read(out))
