@@ -86,7 +86,7 @@ def compiled(kernel: triton.JITFunction, given: dict, options: dict, capability:
 def resident(registers: int, shared: int, warps: int, capability: int = 90) -> int:
     """Return the number of programs that fit on a multiprocessor at once.
 
-    It has 65 536 registers, given out in eights per thread, and room for 64 warps and 32 programs.
+    It has 65,536 registers, given out in eights per thread, and room for 64 warps and 32 programs.
     Each program takes a kilobyte of shared memory besides its own.
     """
     threads = 32 * warps

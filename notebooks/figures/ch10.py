@@ -204,7 +204,7 @@ def guesses(guess: Mapping[str, float], floor: Mapping[str, float]) -> HTML:
     return show(
         figure, "The paper's losses over those of a fixed guess. On the gyroscope all five models "
         "are better than the three-step guess, JPmHC by a factor of 24. On echo and near pi all "
-        "five are worse, by factors from 1.6 to 40 000. The floors of gyroscope and echo are "
+        "five are worse, by factors from 1.6 to 40,000. The floors of gyroscope and echo are "
         "dotted.",
         caption="One mark per model of the paper; in the grey region it is worse than the guess "
                 "named at the left. Dotted: the best possible loss (near π it is 0). Hollow marks: "

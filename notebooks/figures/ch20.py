@@ -179,7 +179,7 @@ def floors() -> HTML:
 
 
 def programs() -> HTML:
-    """Three programs share 10 000 numbers."""
+    """Three programs share 10,000 numbers."""
     figure, axes = canvas(1.9, xlim=(-300, 13200), ylim=(-0.2, 3.1), layout="constrained")
     axes.fill([0, 10000, 10000, 0], [0.6, 0.6, 1.2, 1.2], facecolor=PALE, edgecolor="black",
               linewidth=1.3)
@@ -189,14 +189,14 @@ def programs() -> HTML:
         axes.text(4096 * k + 2048, 2.6, f"program {k}", **OPERATOR | dict(fontsize=11))
         arrow(axes, (4096 * k + 2048, 1.3), (4096 * k + 2048, 2.1), arrowstyle="<|-|>")
         axes.plot([4096 * (k + 1)] * 2, [0.5, 1.3], color="black", linewidth=1.3)
-    for at, words in ((0, "0"), (4096, "4096"), (8192, "8192"), (10100, "10 000"),
-                      (12388, "12 288")):
+    for at, words in ((0, "0"), (4096, "4096"), (8192, "8192"), (10100, "10,000"),
+                      (12388, "12,288")):
         axes.text(at, 0.15, words, fontsize=9, **CENTRE)
     return show(
         figure,
-        "A bar of 10 000 numbers is cut at 4096 and 8192. Three programs stand above the blocks. "
-        "The third block reaches to 12 288, past the end of the data; this part is hatched.",
-        caption="Three programs share 10 000 numbers. The hatched part doesn't exist: a mask keeps "
+        "A bar of 10,000 numbers is cut at 4096 and 8192. Three programs stand above the blocks. "
+        "The third block reaches to 12,288, past the end of the data; this part is hatched.",
+        caption="Three programs share 10,000 numbers. The hatched part doesn't exist: a mask keeps "
                 "the last program away from it.")
 
 
@@ -316,7 +316,7 @@ def clock() -> HTML:
         "102 percent of a copy's speed, and the generator's 85 and 70. PyTorch's operations reach "
         "between 7 and 35 percent.",
         caption="Speed over that of a copy, on an H100: kernels (blue) and PyTorch's operations "
-                "(grey), for 65 536 tokens with four streams of 768 numbers in bfloat16. Beyond "
+                "(grey), for 65,536 tokens with four streams of 768 numbers in bfloat16. Beyond "
                 "the black line little is left to gain; copies differ by a few per cent.")
 
 

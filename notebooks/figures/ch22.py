@@ -105,7 +105,7 @@ def clock() -> HTML:
         figure,
         "Time over that of a copy. geolab's kernels take as long as a copy. Liger's take 4 and 11 "
         "times as long, PyTorch's operations 14 and 10 times.",
-        caption="The update of 65 536 tokens with four streams of 768 features in bfloat16, on an "
+        caption="The update of 65,536 tokens with four streams of 768 features in bfloat16, on an "
                 "H100. Liger is a public library of kernels (version 0.8.5). All three got the "
                 "same inputs. PyTorch ran without torch.compile, which failed on them. Why Liger "
                 "takes longer wasn't studied. The black line is the time of a copy.")

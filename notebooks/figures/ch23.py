@@ -320,7 +320,7 @@ def clocked(name: str, who: str, squares: int = 65536) -> dict[str, Any]:
 
 
 def times() -> dict[str, float]:
-    """Microseconds forward and back, for 65 536 squares; those of the 640 numbers are counted."""
+    """Microseconds forward and back, for 65,536 squares; those of the 640 numbers are counted."""
     rate = clocked("stream_mix", "copy")["bytes_a_second"]["forward"]       # of a large copy
     rows = {"copying what must move": clocked("sinkhorn", "copy"),
             "geolab's kernels": clocked("sinkhorn", "kernel"),
@@ -346,7 +346,7 @@ def clock() -> HTML:
         "Forward and back together: copying the bytes that must move takes 11 microseconds, "
         "geolab's kernels 24, Liger's 140, and PyTorch 1083. Moving 640 numbers per square out "
         "and in would take 114.",
-        caption="65 536 squares of 4 × 4, twenty rounds, forward and back, on an H100. Ring: the "
+        caption="65,536 squares of 4 × 4, twenty rounds, forward and back, on an H100. Ring: the "
                 "bytes of the textbook's history, at the speed of a large copy. geolab's kernel "
                 "for the way back kept every vector then. Liger (version 0.8.5) starts with the "
                 "rows, the others with the columns. PyTorch is 2.11.")

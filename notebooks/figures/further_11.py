@@ -26,7 +26,7 @@ def ends(name: str, which: str = "best") -> list[np.ndarray]:
 
 
 def depth() -> HTML:
-    """The losses over depth at 100 000 weights."""
+    """The losses over depth at 100,000 weights."""
     figure, axes = subplots(height=3.4)
     for shift, (name, shown) in zip((0.96, 1.04), (("Standard", "additive"), (WIDE, "mgt")),
                                     strict=True):
@@ -41,11 +41,11 @@ def depth() -> HTML:
         axes.axhline(COUNTS[count], color=QUIET, linewidth=1)
         axes.text(28, COUNTS[count] + above, said, ha="right", fontsize=10, color="#555555")
     axes.set(xscale="log", xlim=(1.8, 29), xlabel="blocks", ylim=(2.5, 3.35),
-             ylabel="loss, nats per byte", title="100 000 weights, deeper or wider")
+             ylabel="loss, nats per byte", title="100,000 weights, deeper or wider")
     axes.set_xticks(DEPTHS, DEPTHS)
     axes.minorticks_off()
     return show(
-        figure, "Loss against depth at 100 000 weights. Up to 8 blocks both models lie together. "
+        figure, "Loss against depth at 100,000 weights. Up to 8 blocks both models lie together. "
         "At 16 blocks the seeds of the standard model spread from 2.8 to 3.2, and those of MGT "
         "stay near 2.8.",
         caption="Marks on the lines: means of sixteen seeds at each model's best setting. Dashes: "
