@@ -33,6 +33,12 @@ def preserved(run: dict) -> float:
     return ranks[-1] / ranks[0]
 
 
+def sharpened(run: dict) -> float:
+    """How much more of β's variance over blocks a step explains at the end than at a quarter."""
+    steps = run["measured"]["step"]
+    return steps["100 %"] - steps["25 %"]
+
+
 def energy(run: dict, block: int | None = None) -> float:
     """log₁₀ E(A, F) at the input of a block, or its mean over blocks."""
     pairs = run["measured"]["blocks"]["energy"]
@@ -87,7 +93,7 @@ def settled(run: dict) -> float:
 
 QUANTITIES: dict[str, Quantity] = {
     "loss": loss, "log loss": log_loss, "mean loss": mean_loss, "training loss": training_loss,
-    "start": start, "preserved": preserved,
+    "start": start, "preserved": preserved, "sharpened": sharpened,
     "widest": measured("widest", of=max), "last alpha": measured("alpha", of=last_block),
     "energy": energy, "growth": growth, "beside chance": beside_chance, "responses": responses,
     "early swaps": early_swaps, "order": order, "settled": settled,
