@@ -295,7 +295,7 @@ def sizes() -> HTML:
              xlabel="gain over plain additions, nats per byte")
     return show(figure, "Three intervals. Write-only and delta with 50 thousand weights lie right "
                         "of zero, at 0.10 and 0.13. Delta with a million weights lies left of "
-                        "zero, at minus 0.13.",
+                        "zero, at minus 0.10.",
                 caption="Means and intervals. Sixteen seeds and 200 steps, "
                         f"{ledger.at_setting('ddl-one')}; with a million weights eight seeds and "
                         f"800 steps of 256 bytes, {ledger.at_setting('ddl-headline')}. Right of "

@@ -22,7 +22,7 @@ from studies.engine import results
 PARTS = results.stored("mgt_ablation")["text"]
 DEEP = results.stored("mgt_rank")["rank"]
 DEPTH = results.stored("mgt_depth")["depth"]
-LANGUAGE = results.stored("headline")["text"]
+LANGUAGE = results.stored("released")["text"]
 REAL = results.stored("real")
 COUNTS = Text(context=32).baselines()      # the losses of predictors that only count bytes
 EVERYTHING = DEEP["runs"] + [run for varied in DEEP["sensitivity"].values() for run in varied]

@@ -1,8 +1,8 @@
 """Every residual over the additive one, on text: those of released models, of papers, of the book.
 
-One backbone of about a million weights for all, as in `headline`, and a search at the length that
-reports. mHC is there with both starts, and without each of its parts: so the file says which part
-carries what it gains here.
+One backbone of about a million weights for all, and a search at the length that reports. mHC is
+there with both starts, and without each of its parts: so the file says which part carries what it
+gains here.
 """
 
 import math

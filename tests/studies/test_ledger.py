@@ -79,7 +79,7 @@ def test_a_file_of_the_ledger_was_made_by_a_commit_and_by_the_rule(row):
     if row.size == "cpu" and len(protocol["rates"]) > 1:
         assert len(protocol["seeds"]) >= 8
         assert not set(protocol["seeds"]) & set(protocol["search_seeds"])
-        assert "next best" in protocol["variations"] or row.study == "headline"
+        assert "next best" in protocol["variations"]
 
 
 @files
