@@ -29,4 +29,5 @@ def jpmhc_join(x: Tensor, given: Tensor | None, update: Tensor | None, maps: tup
     bias = torch.addmv(bias.float(), weight, shift.float())
     spread = spread_weight((weight * stretch.float()).contiguous(), 1)
     return join(x, given, update, Maps(spread, scale, bias),
-                Form("turn", form.eps, form.steps, False, form.temperature, form.alpha), norm=norm)
+                Form("rotation" if form.exact else "turn", form.eps, form.steps, False,
+                     form.temperature, form.alpha), norm=norm)

@@ -54,7 +54,7 @@ FORMS = [*((name, {}) for name in REGISTRY),
          ("mhc", {"without": ("mix",), "streams": 8}), ("mhc", {"streams": 2}),
          ("mhc", {"streams": 8, "iterations": 2}), ("hyper", {"streams": 8}),
          ("mhc", {"mix": "permutations"}), ("mhc", {"mix": "circulant", "streams": 3}),
-         ("mhc", {"mix": "orthostochastic"})]
+         ("mhc", {"mix": "orthostochastic"}), ("jpmhc", {"retraction": "exact", "alpha": 1.0})]
 
 
 @pytest.mark.parametrize("name, options", FORMS, ids=str)

@@ -26,6 +26,7 @@ from geolab import kernels, operators
 from geolab.kernels import launch
 from geolab.operators.attend import Attention
 from geolab.operators.joined import Form
+from geolab.operators.jpmhc import Turn
 from geolab.operators.polytope import shift_matrices
 
 N, D, EPS = 3, 6, 1e-5
@@ -226,6 +227,8 @@ EXAMPLES = {
                                        lambda h: operators.unit_direction(h, EPS), noisy=True,
         loud=True),
 }
+EXAMPLES["jpmhc_join, exact"] = EXAMPLES["jpmhc_join"]._replace(
+    call=lambda *x: jpmhc.join(*x, turn=Turn(eps=EPS, exact=True)), streams=(4,))
 TOOLS = {"outside_autocast", "recomputed", "widened"}  # they compute nothing
 KEEPS = {  # the dtype of its inputs; the others answer in float32 at least
     "attend", "constrained_join", "delta_layer", "delta_matrix", "delta_shortcut", "delta_update",
