@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from geolab.checks import require_option
-from geolab.operators import hyper_join
+from geolab.operators import hyper_join, stream_write_read
 from geolab.operators.generate import Maps
 from geolab.operators.hyper import hyper_coefficients
 from geolab.operators.streams import Unwritten
@@ -57,7 +57,7 @@ class HyperConnections(Streams):
             self.generate = Weight(streams + 2, width, decays=True, how=zero_matrix)
             self.scale = nn.Parameter(torch.empty(2))  # of b, and of a and A
         # a subclass may take another step
-        self.joins = dynamic and all(
+        self.joins = all(
             getattr(type(self), name) is getattr(HyperConnections, name)
             for name in ("forward", "coefficients", "step"))
         self.start_own()
@@ -75,8 +75,17 @@ class HyperConnections(Streams):
 
     def step(self, state: Tensor | Unwritten, sublayer: Normed) -> Unwritten:
         """Do the step of `forward` without its last write, from a state that is written or not."""
-        z, u, given = hyper_join(state, self.maps(), EPS, self.tanh, sublayer.norm)
+        if self.dynamic:
+            z, u, given = hyper_join(state, self.maps(), EPS, self.tanh, sublayer.norm)
+        else:
+            given, read = self._learned()
+            z, u = stream_write_read(state, read, sublayer.norm)
         return Unwritten(z, sublayer.f(u), given)
+
+    def _learned(self) -> tuple[Tensor, Tensor]:
+        """The rows of H above b, (n + 1, n), and a, (n), for all tokens."""
+        given, read = self.static.view(self.streams, -1).mT.roll(-2, 0).split((self.streams + 1, 1))
+        return given, read.squeeze(0)
 
     def maps(self) -> Maps:
         # the norm has no weight, which the linear map would absorb
@@ -86,9 +95,8 @@ class HyperConnections(Streams):
         if self.dynamic:
             write, read, mix = hyper_coefficients(state, self.maps(), EPS, self.tanh)
             return StreamCoefficients(read, write, mix)
-        table = self.static.view(self.streams, -1).expand(*state.shape[:-1], -1)  # (B, T, n, n + 2)
-        write, read, rows = table.split([1, 1, self.streams], dim=-1)
-        return StreamCoefficients(read.squeeze(-1), write.squeeze(-1), rows.transpose(-2, -1))
+        given, read = (of.expand(*state.shape[:-2], *of.shape) for of in self._learned())
+        return StreamCoefficients(read, given[..., -1, :], given[..., :-1, :])
 
     def reduce(self, state: Tensor) -> Tensor:
         return self.streams * super().reduce(state)
