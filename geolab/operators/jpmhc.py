@@ -86,7 +86,8 @@ def jpmhc_join(state: Tensor | Unwritten, maps: Maps, affine: tuple[Tensor, Tens
         require_width("norm", norm.weight, d)
     if turn.exact and n != 4:
         raise ValueError(f"state must have 4 streams where the turn is exact, got {n}")
-    if n and d and (turn.exact or turn.steps <= MOST_STEPS) and kernels.joins(x, 3 * n * n + 1):
+    held_in_registers = turn.exact or turn.steps <= MOST_STEPS
+    if n and d and held_in_registers and kernels.joins(x, 3 * n * n + 1, wide=True):
         held = kernels.takes(x, norm)
         given, update = ((state.together(), state.update) if isinstance(state, Unwritten)
                          else (None, None))
