@@ -1,4 +1,4 @@
-"""A write, and a read whose weights don't depend on the state, with coefficients for all tokens."""
+"""A write, and a read whose weights don't depend on the state."""
 
 from torch import Tensor
 
@@ -12,12 +12,12 @@ def stream_write_read(N: int, n: int, d: int, e: int = 2) -> Bytes:
     """H X + b ⊗ h and aᵀ of it. Forward reads n + 1 vectors and writes n + 1; backward reads 2n + 2
     and writes n + 1.
     """
-    shared = n**2 + 2 * n
-    return Bytes((2 * n + 2) * e * N * d + 4 * shared, (3 * n + 3) * e * N * d + 8 * shared)
+    given = n**2 + 2 * n
+    return Bytes((2 * n + 2) * e * N * d + 4 * N * given, (3 * n + 3) * e * N * d + 8 * N * given)
 
 
 def _inputs(N, n, d, state, number):
-    return state(N, n, d), number(n + 1, n), state(N, d), number(n)
+    return state(N, n, d), number(N, n + 1, n), state(N, d), number(N, n)
 
 
 def run(x: Tensor, given: Tensor, update: Tensor, weights: Tensor,

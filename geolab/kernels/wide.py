@@ -10,7 +10,7 @@ It moves (3n + 2) d numbers per token. If Z is also read as aᵀZ, it reads the 
 too, and adds a ⊗ ∂u to ∂Z on chip.
 
 Legend: N tokens, n streams, d features per stream. C has the rows of H, and then b, of each token,
-and GC their gradients: n + 1 rows of n float32 numbers. A coefficient belongs to `span` tokens.
+and GC their gradients: n + 1 rows of n float32 numbers.
 """
 
 from math import ceil
@@ -23,38 +23,31 @@ from geolab.kernels import tiles
 
 
 def write_backward(grad: Tensor, x: Tensor, c: Tensor, h: Tensor, of_x: Tensor, of_c: Tensor,
-                   of_h: Tensor, span: int = 1,
-                   read: tuple[Tensor, Tensor, int] | None = None) -> None:
+                   of_h: Tensor, read: tuple[Tensor, Tensor] | None = None) -> None:
     """Fill the gradients of X, of H above b, and of h, from that of Z.
 
     Arguments:
-        read: ∂u, a, and how many tokens share an a.
+        read: ∂u and a.
     """
     N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
     tile = tiles.along(d, x.element_size())
-    of_u, a, span_a = read or (h, c, 1)
     _write_backward[(ceil(N / tile["TOKENS"]),)](
-        grad, x, c, h, of_u, a, of_x, of_c, of_h, N, d, span, span_a, n, read is not None,
-        span * span_a > 1, **tile)
+        grad, x, c, h, *(read or (h, c)), of_x, of_c, of_h, N, d, n, read is not None, **tile)
 
 
 # ---------------------------------------------------------------- in Triton
 
-@triton.jit(do_not_specialize=["N", "span", "span_a"])
-def _write_backward(GZ, X, C, U, GV, A, GX, GC, GU, N, d, span, span_a, n: tl.constexpr,
-                    READ: tl.constexpr, SHARED: tl.constexpr, TOKENS: tl.constexpr,
-                    FEATURES: tl.constexpr):
+@triton.jit(do_not_specialize=["N"])
+def _write_backward(GZ, X, C, U, GV, A, GX, GC, GU, N, d, n: tl.constexpr, READ: tl.constexpr,
+                    TOKENS: tl.constexpr, FEATURES: tl.constexpr):
     """Write the gradients; with READ that of v = aᵀZ, GV, belongs to that of Z."""
     token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
     inside, row = token < N, token * (n + 1)
-    owner = row
-    if SHARED:
-        owner = token // span * (n + 1)
     c = ()
     for i in tl.static_range(n + 1):
-        c += tiles.coefficients(C + i * n, owner, inside, 1, n, False)
+        c += tiles.coefficients(C + i * n, row, inside, 1, n, False)
     if READ:
-        a = tiles.coefficients(A, token, inside, span_a, n, SHARED)
+        a = tiles.coefficients(A, token, inside, 1, n, False)
     sums = tiles.zeros(n * n + n, X, TOKENS, FEATURES)
     for start in range(0, d, FEATURES):
         feature = start + tl.arange(0, FEATURES)

@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from geolab.kernels import launch, normed, streams, tiles
-from geolab.kernels.launch import expanded, groups, summed, twin
+from geolab.kernels.launch import expanded, twin
 from geolab.kernels.totals import add_up
 from geolab.kernels.wide import write_backward
 
@@ -33,55 +33,53 @@ def stream_write_read(x: Tensor, given: Tensor, update: Tensor, weights: Tensor,
     gamma, eps = (None, 0.0) if norm is None else norm
     launch.require("x", x=x, given=given, update=update, weights=weights,
                    **({} if gamma is None else {"norm": gamma}))
-    tokens, d = x.shape[:-2], x.shape[-1]
+    *tokens, n, d = x.shape
     return _stream_write_read(
-        x.contiguous(), *groups(given, tokens, 2), expanded(update, *tokens, d).contiguous(),
-        *groups(weights, tokens, 1), None if gamma is None else gamma.float().contiguous(), eps)
+        x.contiguous(), expanded(given, *tokens, n + 1, n).float().contiguous(),
+        expanded(update, *tokens, d).contiguous(),
+        expanded(weights, *tokens, n).float().contiguous(),
+        None if gamma is None else gamma.float().contiguous(), eps)
 
 
-def _launch(x: Tensor, c: Tensor, span: int, h: Tensor, a: Tensor, span_a: int,
-            gamma: Tensor | None, eps: float, z: Tensor, u: Tensor) -> None:
+def _launch(x: Tensor, c: Tensor, h: Tensor, a: Tensor, gamma: Tensor | None, eps: float,
+            z: Tensor, u: Tensor) -> None:
     N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
     tile = streams.reading(x, gamma)
     programs = ceil(N / tile["TOKENS"]) * ceil(d / tile["FEATURES"])
-    _write_read[(programs,)](x, c, h, a, a if gamma is None else gamma, z, u, N, d, span, span_a,
-                             eps, n, span * span_a > 1, gamma is not None, **tile)
+    _write_read[(programs,)](x, c, h, a, a if gamma is None else gamma, z, u, N, d, eps, n,
+                             gamma is not None, **tile)
 
 
-def _launch_backward(gz: Tensor, gu: Tensor, x: Tensor, c: Tensor, span: int, h: Tensor, a: Tensor,
-                     span_a: int, gamma: Tensor | None, eps: float, z: Tensor, of_x: Tensor,
-                     of_c: Tensor, of_h: Tensor, of_a: Tensor, of_gamma: Tensor) -> None:
+def _launch_backward(gz: Tensor, gu: Tensor, x: Tensor, c: Tensor, h: Tensor, a: Tensor,
+                     gamma: Tensor | None, eps: float, z: Tensor, of_x: Tensor, of_c: Tensor,
+                     of_h: Tensor, of_a: Tensor, of_gamma: Tensor) -> None:
     if gamma is None:
-        streams.read_backward(gu, z, a, span_a, of_a)
+        streams.read_backward(gu, z, a, 1, of_a)
     else:
         of_read = gu.new_empty(gu.shape)
-        add_up((normed.backward(gu, z, a, span_a, gamma, eps, None, of_a, of_gamma, of_read),
+        add_up((normed.backward(gu, z, a, 1, gamma, eps, None, of_a, of_gamma, of_read),
                 of_gamma))
         gu = of_read
-    write_backward(gz, x, c, h, of_x, of_c, of_h, span, (gu, a, span_a))
+    write_backward(gz, x, c, h, of_x, of_c, of_h, (gu, a))
 
 
 @launch.op("geolab::stream_write_read", _launch)
-def _stream_write_read(x: Tensor, c: Tensor, span: int, h: Tensor, a: Tensor, span_a: int,
-                       gamma: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
+def _stream_write_read(x: Tensor, c: Tensor, h: Tensor, a: Tensor, gamma: Tensor | None,
+                       eps: float) -> tuple[Tensor, Tensor]:
     return x.new_empty(x.shape), x.new_empty((*x.shape[:-2], x.shape[-1]))
 
 
 @launch.op("geolab::stream_write_read_backward", _launch_backward)
 def _stream_write_read_backward(
-        gz: Tensor, gu: Tensor, x: Tensor, c: Tensor, span: int, h: Tensor, a: Tensor, span_a: int,
-        gamma: Tensor | None, eps: float, z: Tensor) -> tuple[
-            Tensor, Tensor, Tensor, Tensor, Tensor]:
-    *tokens, n, _ = x.shape
-    return (x.new_empty(x.shape), c.new_empty((*tokens, n + 1, n)), h.new_empty(h.shape),
-            a.new_empty((*tokens, n)), a.new_empty((0,) if gamma is None else gamma.shape))
+        gz: Tensor, gu: Tensor, x: Tensor, c: Tensor, h: Tensor, a: Tensor, gamma: Tensor | None,
+        eps: float, z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    return (*(of.new_empty(of.shape) for of in (x, c, h, a)),
+            a.new_empty((0,) if gamma is None else gamma.shape))
 
 
-def _vjp(gz, gu, x, c, span, h, a, span_a, gamma, eps, z):
-    of_x, of_c, of_h, of_a, of_gamma = _stream_write_read_backward(
-        gz, gu, x, c, span, h, a, span_a, gamma, eps, z)
-    return (of_x, summed(of_c, span, c), None, of_h, summed(of_a, span_a, a), None,
-            None if gamma is None else of_gamma)
+def _vjp(gz, gu, x, c, h, a, gamma, eps, z):
+    *found, of_gamma = _stream_write_read_backward(gz, gu, x, c, h, a, gamma, eps, z)
+    return *found, None if gamma is None else of_gamma
 
 
 launch.differentiate(_stream_write_read, _vjp, outputs=2,
@@ -90,10 +88,9 @@ launch.differentiate(_stream_write_read, _vjp, outputs=2,
 
 # ---------------------------------------------------------------- in Triton
 
-@triton.jit(do_not_specialize=["N", "span", "span_a"])
-def _write_read(X, C, H, A, GAMMA, Z, U, N, d, span, span_a, eps, n: tl.constexpr,
-                SHARED: tl.constexpr, NORM: tl.constexpr, TOKENS: tl.constexpr,
-                FEATURES: tl.constexpr):
+@triton.jit(do_not_specialize=["N"])
+def _write_read(X, C, H, A, GAMMA, Z, U, N, d, eps, n: tl.constexpr, NORM: tl.constexpr,
+                TOKENS: tl.constexpr, FEATURES: tl.constexpr):
     across = tl.cdiv(d, FEATURES)
     token = (tl.program_id(0) // across).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
     feature = tl.program_id(0) % across * FEATURES + tl.arange(0, FEATURES)
@@ -103,8 +100,8 @@ def _write_read(X, C, H, A, GAMMA, Z, U, N, d, span, span_a, eps, n: tl.constexp
     own = (token * d)[:, None] + feature[None, :]
     x = tiles.vectors(X, place, mask, d, n)
     h = tl.load(H + own, mask=mask, other=0.0).to(tl.float32)
-    c = tiles.coefficients(C, token, inside, span, n * n + n, SHARED)
-    a = tiles.coefficients(A, token, inside, span_a, n, SHARED)
+    c = tiles.coefficients(C, token, inside, 1, n * n + n, False)
+    a = tiles.coefficients(A, token, inside, 1, n, False)
     u = tl.zeros([TOKENS, FEATURES], tl.float32)
     for i in tl.static_range(n):
         z = tiles.written(c, x, h, i, n)

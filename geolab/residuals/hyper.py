@@ -78,14 +78,10 @@ class HyperConnections(Streams):
         if self.dynamic:
             z, u, given = hyper_join(state, self.maps(), EPS, self.tanh, sublayer.norm)
         else:
-            given, read = self._learned()
+            read, write, mix = self.coefficients(state.x if isinstance(state, Unwritten) else state)
             z, u = stream_write_read(state, read, sublayer.norm)
+            given = mix, write
         return Unwritten(z, sublayer.f(u), given)
-
-    def _learned(self) -> tuple[Tensor, Tensor]:
-        """The rows of H above b, (n + 1, n), and a, (n), for all tokens."""
-        given, read = self.static.view(self.streams, -1).mT.roll(-2, 0).split((self.streams + 1, 1))
-        return given, read.squeeze(0)
 
     def maps(self) -> Maps:
         # the norm has no weight, which the linear map would absorb
@@ -95,8 +91,9 @@ class HyperConnections(Streams):
         if self.dynamic:
             write, read, mix = hyper_coefficients(state, self.maps(), EPS, self.tanh)
             return StreamCoefficients(read, write, mix)
-        given, read = (of.expand(*state.shape[:-2], *of.shape) for of in self._learned())
-        return StreamCoefficients(read, given[..., -1, :], given[..., :-1, :])
+        table = self.static.view(self.streams, -1).expand(*state.shape[:-1], -1)  # (B, T, n, n + 2)
+        write, read, rows = table.split([1, 1, self.streams], dim=-1)
+        return StreamCoefficients(read.squeeze(-1), write.squeeze(-1), rows.transpose(-2, -1))
 
     def reduce(self, state: Tensor) -> Tensor:
         return self.streams * super().reduce(state)

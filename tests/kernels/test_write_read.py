@@ -37,15 +37,14 @@ def test_tokens_may_share_coefficients_each_in_its_own_way(device, of_given, of_
     require(NAMES[0], [normal(*shape, seed=i, device=device) for i, shape in enumerate(shapes)])
 
 
-def deaf(grad, x, c, h, of_x, of_c, of_h, span, read):
+def deaf(grad, x, c, h, of_x, of_c, of_h, read):
     """No gradient through what is read."""
-    WRITE_BACKWARD(grad, x, c, h, of_x, of_c, of_h, span, (torch.zeros_like(read[0]), *read[1:]))
+    WRITE_BACKWARD(grad, x, c, h, of_x, of_c, of_h, (torch.zeros_like(read[0]), read[1]))
 
 
-def shifted(grad, x, c, h, of_x, of_c, of_h, span, read):
+def shifted(grad, x, c, h, of_x, of_c, of_h, read):
     """The a of a neighbouring stream."""
-    of_u, a, span_a = read
-    WRITE_BACKWARD(grad, x, c, h, of_x, of_c, of_h, span, (of_u, a.roll(1, -1), span_a))
+    WRITE_BACKWARD(grad, x, c, h, of_x, of_c, of_h, (read[0], read[1].roll(1, -1)))
 
 
 WRITE_BACKWARD, READ_BACKWARD = write_read.write_backward, streams.read_backward

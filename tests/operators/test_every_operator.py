@@ -222,7 +222,7 @@ EXAMPLES = {
         [*each(4), (1, 0, 0, 1)]),
     "stream_read": Example(lambda n, draw: (draw(N, n, D), draw(N, n)), each(2)),
     "stream_write_read": Example(
-        lambda n, draw: (draw(N, n, D), draw(n + 1, n), draw(N, D), draw(n)),
+        lambda n, draw: (draw(N, n, D), draw(N, n + 1, n), draw(N, D), draw(N, n)),
         [*each(4), (1, 0, 1, 0)], write_read.run, noisy=True),
     "unit_direction": Example(lambda n, draw: (draw(N, n),), [(1,)], noisy=True,
         loud=True),

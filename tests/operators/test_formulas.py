@@ -308,8 +308,7 @@ def test_inputs_may_be_strided_and_stay_as_they_were(name):
 OF_ALL_TOKENS = {  # an operator, and the places of the inputs that all tokens share
     "attend": (1,), "constrained_join": (3, 4, 5), "delta_layer": (4, 5, 6, 7),
     "diagonal_update": (3,), "gated_read": (1,), "hyper_join": (3, 4, 5),
-    "jpmhc_join": (3, 4, 5, 6, 7), "rms_linear": (1,), "stream_generate": (1,), "stream_join": (4,),
-    "stream_write_read": (1, 3)}
+    "jpmhc_join": (3, 4, 5, 6, 7), "rms_linear": (1,), "stream_generate": (1,), "stream_join": (4,)}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
