@@ -193,7 +193,8 @@ def launches(residual: str, mode: str = "always", N: int = 80, d: int = 1024, ap
 STEPS = {
     "mhc": {}, "mhc, H = I": {"without": ("mix",)}, "mhc, guarded": {"eps": 1e-6},
     "mhc, corners": {"mix": "permutations"}, "mhc, eight streams": {"streams": 8},
-    "single-pass": {}, "hyper": {}, "hyper, eight streams": {"streams": 8}, "jpmhc": {},
+    "single-pass": {}, "hyper": {}, "hyper, eight streams": {"streams": 8},
+    "hyper, learned": {"dynamic": False}, "jpmhc": {}, "jpmhc, exact": {"retraction": "exact"},
     "gated-streams": {}, "attnres": {}, "delta": {}, "delta-matrix": {},
 }
 COUNTED = {

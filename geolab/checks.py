@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from numbers import Integral, Number, Real
@@ -106,9 +106,11 @@ def require_leading(name: str, tensor: Tensor, trailing: int, leading: Sequence[
                          f"{tuple(leading)}, got shape {tuple(tensor.shape)}")
 
 
-def require_norm(norm: tuple[Tensor, float] | None, features: int) -> None:
-    """Raise ValueError unless an RMS norm, (weight, guard), has one weight per feature."""
-    if norm is not None:
+def require_norm(norm: tuple[Tensor, float] | Callable | None, features: int) -> None:
+    """Raise ValueError unless an RMS norm, (weight, guard), has one weight per feature. Any other
+    function checks its own.
+    """
+    if isinstance(norm, tuple):
         require_width("norm", norm[0], features)
         require_leading("norm", norm[0], 1, ())
 

@@ -40,7 +40,8 @@ FITS = [
       for shape in ((5, 3), (1, 3), (3,), ())),
     (require_square, "m", ZEROS(2, 3, 3)), (require_square, "m", ZEROS(3, 3), 3),
     *((require_pairs, ZEROS(5, 3), ZEROS(5, 3), ZEROS(shape)) for shape in ((), (5,))),
-    (require_norm, None, 3), (require_norm, (ZEROS(3), 0.1), 3), (require_write, *WRITE),
+    (require_norm, None, 3), (require_norm, (ZEROS(3), 0.1), 3), (require_norm, torch.tanh, 3),
+    (require_write, *WRITE),
     *((require_count, "steps", value, least) for value, least in (
         (1, 1), (0, 0), (-3, -3), (10**30, 1), (np.int64(2), 2))),
     *((require_number, "noise", *given) for given in (

@@ -23,11 +23,14 @@ def _inputs(N, n, d, state, number):
 
 
 def join(x: Tensor, given: Tensor, update: Tensor, weight: Tensor, scale: Tensor, bias: Tensor,
-         stretch: Tensor, shift: Tensor, gamma: Tensor | None = None) -> tuple[Tensor, ...]:
+         stretch: Tensor, shift: Tensor, gamma: Tensor | None = None,
+         turn: Turn = Turn(eps=EPS)) -> tuple[Tensor, ...]:
     """`jpmhc_join` of single tensors."""
     return operators.jpmhc_join(Unwritten(x, update, given), Maps(weight, scale.reshape(1), bias),
-                                (stretch, shift), Turn(eps=EPS),
+                                (stretch, shift), turn,
                                 None if gamma is None else Norm(gamma, EPS))
 
 
 CASES = {"jpmhc_join": Case("jpmhc_join", join, _inputs, jpmhc_join, roundings=2)}
+CASES["jpmhc_join, exact"] = CASES["jpmhc_join"]._replace(
+    options={"turn": Turn(eps=EPS, exact=True)})

@@ -229,25 +229,23 @@ def right_matrix(r):
             r[2], r[1], -r[3], r[0])
 
 
-@triton.jit(do_not_specialize=["N"])
-def _skew4(W, Q, N, MATRICES: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64) * MATRICES + tl.arange(0, MATRICES)
-    inside = row < N
-    left, right, _, _, _, _ = quaternions(load_row(W, row, inside, 16))
+@triton.jit
+def rotated(w):
+    """The entries of Q."""
+    left, right, _, _, _, _ = quaternions(w)
     L, R, q = left_matrix(left), right_matrix(right), ()
     for i in tl.static_range(4):
         for j in tl.static_range(4):
             q += (L[4 * i] * R[j] + L[4 * i + 1] * R[4 + j]
                   + L[4 * i + 2] * R[8 + j] + L[4 * i + 3] * R[12 + j],)
-    store_row(Q, row, inside, q)
+    return q
 
 
-@triton.jit(do_not_specialize=["N"])
-def _skew4_backward(GQ, W, GW, N, MATRICES: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64) * MATRICES + tl.arange(0, MATRICES)
-    inside = row < N
-    left, right, over_left, over_right, x, y = quaternions(load_row(W, row, inside, 16))
-    L, R, S = left_matrix(left), right_matrix(right), load_row(GQ, row, inside, 16)
+@triton.jit
+def rotated_back(S, w):
+    """∂W, from S = ∂L/∂Q."""
+    left, right, over_left, over_right, x, y = quaternions(w)
+    L, R = left_matrix(left), right_matrix(right)
     SR, LS = (), ()  # S Rᵀ and Lᵀ S, the gradients with respect to L and R
     for i in tl.static_range(4):
         for j in tl.static_range(4):
@@ -265,5 +263,20 @@ def _skew4_backward(GQ, W, GW, N, MATRICES: tl.constexpr):
     g01, g02, g03 = (p[0] + q[2]) / 2, (p[2] + q[0]) / 2, (p[1] + q[1]) / 2
     g12, g13, g23 = (p[1] - q[1]) / 2, (q[0] - p[2]) / 2, (p[0] - q[2]) / 2
     zero = tl.zeros_like(g01)
-    store_row(GW, row, inside, (zero, g01, g02, g03, -g01, zero, g12, g13,
-                                -g02, -g12, zero, g23, -g03, -g13, -g23, zero))
+    return (zero, g01, g02, g03, -g01, zero, g12, g13,
+            -g02, -g12, zero, g23, -g03, -g13, -g23, zero)
+
+
+@triton.jit(do_not_specialize=["N"])
+def _skew4(W, Q, N, MATRICES: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * MATRICES + tl.arange(0, MATRICES)
+    inside = row < N
+    store_row(Q, row, inside, rotated(load_row(W, row, inside, 16)))
+
+
+@triton.jit(do_not_specialize=["N"])
+def _skew4_backward(GQ, W, GW, N, MATRICES: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * MATRICES + tl.arange(0, MATRICES)
+    inside = row < N
+    S, w = load_row(GQ, row, inside, 16), load_row(W, row, inside, 16)
+    store_row(GW, row, inside, rotated_back(S, w))

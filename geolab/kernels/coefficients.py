@@ -1,12 +1,12 @@
 """The second phase of `constrained`: a, b′, H′ and u of the numbers y, and the gradient of y.
 
-Legend: as there. FORM is "identity", "sinkhorn", "guarded" or "corners", "turn" (see there), or a
-table, "free" or "tanh", where logit i of a, of b′ and of each row of H′ is of stream i (see
-`hyper`). K counts the logits of H′. CORNERS are the matrices of a mixture, and F is the history of
-an iteration. With NORM a program that reads holds whole tokens. NORMS is 0 where y is divided by
-the RMS of the token. It is 1 or n where the mean of the token, or of each stream, is taken from it,
-and it is divided by its deviation. Then the last NORMS of the O products W z are sums of features,
-and in y their means.
+Legend: as there. FORM is "identity", "sinkhorn", "guarded" or "corners", "turn" or "rotation" (see
+`turn`), or a table, "free" or "tanh", where logit i of a, of b′ and of each row of H′ is of stream
+i (see `hyper`). K counts the logits of H′. CORNERS are the matrices of a mixture, and F is the
+history of an iteration. With NORM a program that reads holds whole tokens. NORMS is 0 where y is
+divided by the RMS of the token. It is 1 or n where the mean of the token, or of each stream, is
+taken from it, and it is divided by its deviation. Then the last NORMS of the O products W z are
+sums of features, and in y their means.
 """
 
 import triton
@@ -44,6 +44,7 @@ def _make(Y, R, SUMS, SQUARES, SCALE, BIAS, CORNERS, A, MADE, N, eps, guard, wri
     known = inside & (column < n)
     OF_B: tl.constexpr = 0 if FORM == "identity" else n * n
     K: tl.constexpr = O - 2 * n - NORMS
+    TURN: tl.constexpr = FORM == "turn" or FORM == "rotation"
     place = token * (OF_B + n)
     mean, r = 0.0, 1.0
     if JOIN:
@@ -53,7 +54,7 @@ def _make(Y, R, SUMS, SQUARES, SCALE, BIAS, CORNERS, A, MADE, N, eps, guard, wri
         tl.store(R + token * (NORMS if NORMS else 1) + own, r, mask=lengths)
         if NORMS:
             tl.store(Y + token * O + (O - NORMS) + own, mean, mask=lengths)
-    if FORM == "turn":
+    if TURN:
         read = turn.read(turn.rows(Y, SUMS, BIAS, token, r, N, parts, 0, n, O, JOIN, POWER), guard,
                          n)
         write = turn.rows(Y, SUMS, BIAS, token, r, N, parts, n, n, O, JOIN, POWER)
@@ -75,10 +76,10 @@ def _make(Y, R, SUMS, SQUARES, SCALE, BIAS, CORNERS, A, MADE, N, eps, guard, wri
                     triton.next_power_of_2(K))
         birkhoff.store(MADE, polytope.mixture(z, CORNERS, n, K, POWER), place, inside, False, n,
                        POWER)
-    elif FORM == "turn":
+    elif TURN:
         rows = turn.rows(Y, SUMS, BIAS, token, r, N, parts, 2 * n, n, O, JOIN, POWER)
-        birkhoff.store(MADE, turn.turned(rows, write_guard, steps, n, POWER), place, inside, False,
-                       n, POWER)
+        birkhoff.store(MADE, turn.turned(rows, write_guard, steps, FORM == "rotation", n, POWER),
+                       place, inside, False, n, POWER)
     elif FORM != "identity":
         rows = ()
         for i in tl.static_range(n):
@@ -98,6 +99,7 @@ def _read(Z, Y, SUMS, SQUARES, SCALE, BIAS, READ, GAMMA, U, program, N, eps, nor
           parts, FORM: tl.constexpr, n: tl.constexpr, O: tl.constexpr, NORMS: tl.constexpr,
           JOIN: tl.constexpr, AHEAD: tl.constexpr, NORM: tl.constexpr, TOKENS: tl.constexpr,
           FEATURES: tl.constexpr):
+    TURN: tl.constexpr = FORM == "turn" or FORM == "rotation"
     across = tl.cdiv(d, FEATURES)
     token = (program // across).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
     feature = program % across * FEATURES + tl.arange(0, FEATURES)
@@ -106,11 +108,11 @@ def _read(Z, Y, SUMS, SQUARES, SCALE, BIAS, READ, GAMMA, U, program, N, eps, nor
     z = tiles.vectors(Z, (token * n * d)[:, None] + feature[None, :], mask, d, n)
     if JOIN and not AHEAD and NORMS < 2:
         _, r = logits.norm(SUMS, SQUARES, token, 0, inside, N, d, eps, parts, n, O, NORMS)
-    if FORM == "turn":
+    if TURN:
         weights = turn.heard(SUMS, BIAS, token, inside, r, N, parts, guard, n, O)
     u = tl.zeros([TOKENS, FEATURES], tl.float32)
     for i in tl.static_range(n):
-        if FORM == "turn":
+        if TURN:
             a = weights[i]
         elif AHEAD:
             a = tl.load(READ + token * n + i, mask=inside, other=0.0)
@@ -148,17 +150,18 @@ def _enter_backward(GA, GMADE, Y, R, SCALE, BIAS, CORNERS, SCALED, SHRINK, PARTS
     COUNT: tl.constexpr = K if FORM == "corners" else n  # logits of a tile
     WIDTH: tl.constexpr = triton.next_power_of_2(COUNT)
     LENGTHS: tl.constexpr = NORMS if NORMS else 1
+    TURN: tl.constexpr = FORM == "turn" or FORM == "rotation"
     own = tl.arange(0, triton.next_power_of_2(LENGTHS))[None, :]
     lengths = inside & (own < LENGTHS)
     place = token * (OF_B + n)
     r = tl.load(R + token * LENGTHS + own, mask=lengths, other=0.0)
     PARTS += tl.program_id(0).to(tl.int64) * (LOGITS + SCALES)
     along, of_scale = tl.zeros_like(r), tl.zeros([1, 1], tl.float32)
-    if FORM == "turn":
+    if TURN:
         along, of_scale = turn.back(GA, GMADE, Y, r, SCALE, BIAS, SCALED, PARTS, token, N, guard,
-                                    write_guard, STEPS, n, O, POWER, PRODUCTS)
+                                    write_guard, STEPS, FORM == "rotation", n, O, POWER, PRODUCTS)
         tl.store(PARTS + LOGITS + tl.arange(0, 1)[:, None], of_scale)
-    for i in tl.static_range(0 if FORM == "turn" else 2):
+    for i in tl.static_range(0 if TURN else 2):
         grad = tl.load(GA + token * n + column if i == 0 else GMADE + place + OF_B + column,
                        mask=known, other=0.0)
         if NORMS == 0:
@@ -172,7 +175,7 @@ def _enter_backward(GA, GMADE, Y, R, SCALE, BIAS, CORNERS, SCALED, SHRINK, PARTS
             of_scale += total  # a and H′ share a scale
         else:
             tl.store(PARTS + LOGITS + logits.group_of(i, FORM) + tl.arange(0, 1)[:, None], total)
-    if FORM != "identity" and FORM != "turn":
+    if FORM != "identity" and not TURN:
         grads, rows = (), ()
         if NORMS == 0:
             for i in tl.static_range(K // COUNT):

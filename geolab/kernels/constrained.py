@@ -85,7 +85,7 @@ class Form(NamedTuple):
 
     def norms(self, n: int) -> int:
         """NORMS, as `coefficients` says."""
-        return n if self.name in ("free", "tanh") else int(self.name == "turn")
+        return n if self.name in ("free", "tanh") else int(self.name in ("turn", "rotation"))
 
 
 class Made(NamedTuple):

@@ -17,8 +17,9 @@ from geolab.kernels.launch import twin
 def jpmhc_join(x: Tensor, given: Tensor | None, update: Tensor | None, maps: tuple,
                affine: tuple[Tensor, Tensor], form: Any,
                norm: tuple[Tensor, float] | None = None) -> tuple[Tensor, ...]:
-    """Z, u and H′ above b′, as `operators.jpmhc_join`, for n up to 4.
+    """Z, u and H′ above b′, as `operators.jpmhc_join`, for n up to 6.
 
+    Seven streams have more logits than `MOST_OUTPUTS`.
     It moves as many vectors as `constrained_join`.
     Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
     """
@@ -29,4 +30,5 @@ def jpmhc_join(x: Tensor, given: Tensor | None, update: Tensor | None, maps: tup
     bias = torch.addmv(bias.float(), weight, shift.float())
     spread = spread_weight((weight * stretch.float()).contiguous(), 1)
     return join(x, given, update, Maps(spread, scale, bias),
-                Form("turn", form.eps, form.steps, False, form.temperature, form.alpha), norm=norm)
+                Form("rotation" if form.exact else "turn", form.eps, form.steps, False,
+                     form.temperature, form.alpha), norm=norm)

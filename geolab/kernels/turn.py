@@ -1,6 +1,7 @@
 """The coefficients of JPmHC: a is the mean of the rows of a row-wise softmax of n² logits over τ, b
 is s times the row sums of a column-wise one, and H the iteration Y ← I + K (I + Y) from I + 2K, K =
-α/2 (W − Wᵀ), for n² logits W. Also their gradients, and the kernels between two sublayers.
+α/2 (W − Wᵀ), for n² logits W, or its limit (I − K)⁻¹ (I + K) for n = 4 (see `cayley`). Also their
+gradients.
 
 Legend: as in `constrained`. A matrix is a tuple of n rows, tiles (MATRICES, POWER) as in
 `birkhoff`.
@@ -9,7 +10,7 @@ Legend: as in `constrained`. A matrix is a tuple of n rows, tiles (MATRICES, POW
 import triton
 import triton.language as tl
 
-from geolab.kernels import birkhoff, guarded, logits, polytope
+from geolab.kernels import birkhoff, cayley, guarded, logits, polytope, tiles
 
 
 @triton.jit
@@ -72,19 +73,43 @@ def shares(z, temperature, n: tl.constexpr):
 
 
 @triton.jit
-def turned(w, alpha, steps, n: tl.constexpr, POWER: tl.constexpr):
+def turned(w, alpha, steps, EXACT: tl.constexpr, n: tl.constexpr, POWER: tl.constexpr):
     """H."""
     k = _antisymmetric(w, alpha, n, POWER)
-    y = _plus_identity(_plus(k, k, n), n, POWER)
-    for _ in range(steps):
-        y = _plus_identity(_times(k, _plus_identity(y, n, POWER), n, POWER), n, POWER)
+    if EXACT:
+        y = _rows(cayley.rotated(_entries(birkhoff.transposed(k, n, POWER))))  # Kᵀ = −K
+    else:
+        y = _plus_identity(_plus(k, k, n), n, POWER)
+        for _ in range(steps):
+            y = _plus_identity(_times(k, _plus_identity(y, n, POWER), n, POWER), n, POWER)
     return y
 
 
 @triton.jit
+def _turned_back(grads, k, STEPS: tl.constexpr, EXACT: tl.constexpr, n: tl.constexpr,
+                 POWER: tl.constexpr):
+    """The gradient with respect to K, from that with respect to H."""
+    if EXACT:
+        w = birkhoff.transposed(k, n, POWER)
+        gk = birkhoff.transposed(_rows(cayley.rotated_back(_entries(grads), _entries(w))), n, POWER)
+    else:
+        ys, gk = (_plus_identity(_plus(k, k, n), n, POWER),), ()
+        for t in tl.static_range(STEPS - 1):
+            ys += (_plus_identity(_times(k, _plus_identity(ys[t], n, POWER), n, POWER), n, POWER),)
+        for i in tl.static_range(n):
+            gk += (tl.zeros_like(k[i]),)
+        for t in tl.static_range(STEPS):
+            before = birkhoff.transposed(_plus_identity(ys[STEPS - 1 - t], n, POWER), n, POWER)
+            gk = _plus(gk, _times(grads, before, n, POWER), n)
+            grads = _times(birkhoff.transposed(k, n, POWER), grads, n, POWER)
+        gk = _plus(gk, _plus(grads, grads, n), n)
+    return gk
+
+
+@triton.jit
 def back(GA, GMADE, Y, r, SCALE, BIAS, SCALED, PARTS, token, N, temperature, alpha,
-         STEPS: tl.constexpr, n: tl.constexpr, O: tl.constexpr, POWER: tl.constexpr,
-         PRODUCTS: tl.constexpr):
+         STEPS: tl.constexpr, EXACT: tl.constexpr, n: tl.constexpr, O: tl.constexpr,
+         POWER: tl.constexpr, PRODUCTS: tl.constexpr):
     """Write the gradient of y, and parts of the bias's, as `logits.back`.
 
     Returns: ⟨r ∂y, y⟩, and the gradient of s.
@@ -112,17 +137,8 @@ def back(GA, GMADE, Y, r, SCALE, BIAS, SCALED, PARTS, token, N, temperature, alp
 
     k = _antisymmetric(rows(Y, Y, BIAS, token, r, N, 1, 2 * n, n, O, False, POWER), alpha, n,
                        POWER)
-    ys = (_plus_identity(_plus(k, k, n), n, POWER),)
-    for t in tl.static_range(STEPS - 1):
-        ys += (_plus_identity(_times(k, _plus_identity(ys[t], n, POWER), n, POWER), n, POWER),)
-    grads, gk = birkhoff.load(GMADE, place, inside, False, n, POWER), ()
-    for _ in tl.static_range(n):
-        gk += (tl.zeros_like(p[0]),)
-    for t in tl.static_range(STEPS):
-        before = birkhoff.transposed(_plus_identity(ys[STEPS - 1 - t], n, POWER), n, POWER)
-        gk = _plus(gk, _times(grads, before, n, POWER), n)
-        grads = _times(birkhoff.transposed(k, n, POWER), grads, n, POWER)
-    gk = _plus(gk, _plus(grads, grads, n), n)
+    gk = _turned_back(birkhoff.load(GMADE, place, inside, False, n, POWER), k, STEPS, EXACT, n,
+                      POWER)
     along += _all_back(_antisymmetric(gk, alpha, n, POWER), Y, r, SCALE, SCALED, PARTS, token, N,
                        2 * n, n, O, PRODUCTS)
     return along, of_scale
@@ -178,3 +194,21 @@ def _plus_identity(a, n: tl.constexpr, POWER: tl.constexpr):
     for i in tl.static_range(n):
         added += (a[i] + tl.where(column == i, 1.0, 0.0),)
     return added
+
+
+@triton.jit
+def _entries(a):
+    """The 16 numbers of 4 × 4 matrices."""
+    numbers = ()
+    for i in tl.static_range(4):
+        numbers += tiles.taken_apart(a[i], 4)
+    return numbers
+
+
+@triton.jit
+def _rows(numbers):
+    """The matrices of these numbers."""
+    a = ()
+    for i in tl.static_range(4):
+        a += (tiles.side_by_side(numbers[4 * i:4 * i + 4]),)
+    return a

@@ -27,7 +27,12 @@ from geolab.operators.polytope import (
     permutation_mixture,
 )
 from geolab.operators.precision import outside_autocast, widened
-from geolab.operators.streams import stream_mix, stream_mix_write, stream_read
+from geolab.operators.streams import (
+    stream_mix,
+    stream_mix_write,
+    stream_read,
+    stream_write_read,
+)
 
 __all__ = ["attend", "blend", "cayley_iterated", "cayley_rank2", "cayley_skew4",
            "circulant_mixture", "constrained_join", "delta_layer", "delta_matrix",
@@ -36,4 +41,4 @@ __all__ = ["attend", "blend", "cayley_iterated", "cayley_rank2", "cayley_skew4",
            "kronecker_mixture", "midpoint_penalty", "orthostochastic", "outside_autocast",
            "permutation_mixture", "recomputed", "reflect", "rms_linear", "sinkhorn", "skew",
            "stream_generate", "stream_join", "stream_mix", "stream_mix_write", "stream_read",
-           "unit_direction", "widened"]
+           "stream_write_read", "unit_direction", "widened"]

@@ -2,7 +2,7 @@
 
     a = mean of the rows of softmax(A / τ)    b = s · row sums of softmax(Bᵀ / τ)ᵀ    H ≈ a rotation
 
-A, B and C are the n² logits W norm(z) + bias each, and H is `cayley_iterated` of C − Cᵀ.
+A, B and C are the n² logits W norm(z) + bias each, and H is a Cayley transform of C − Cᵀ.
 
 Legend: n streams, d features per stream, ... any leading axes (batch, position).
 """
@@ -21,7 +21,7 @@ from geolab.checks import (
     require_width,
     require_write,
 )
-from geolab.operators.cayley import cayley_iterated, skew
+from geolab.operators.cayley import cayley_iterated, cayley_skew4, skew
 from geolab.operators.generate import Maps
 from geolab.operators.precision import linear, outside_autocast, widened
 from geolab.operators.streams import Norm, Unwritten, stream_read
@@ -35,6 +35,7 @@ class Turn:
         steps, alpha: those of `cayley_iterated`.
         temperature: τ.
         eps: the guard of the layer norm.
+        exact: whether H is the limit of the steps, `cayley_skew4`, for four streams.
     Raises: ValueError for a number outside its range.
     """
 
@@ -42,12 +43,19 @@ class Turn:
     alpha: float = 0.1
     temperature: float = 1.0
     eps: float = 1e-5
+    exact: bool = False
 
     def __post_init__(self):
         require_count("steps", self.steps, 1)
         for name in ("alpha", "temperature"):
             require_number(name, getattr(self, name), 0, strict=True)
         require_number("eps", self.eps, 0)
+
+    def matrix(self, w: Tensor) -> Tensor:
+        """H of the skew-symmetric W = C − Cᵀ: (..., n, n) -> (..., n, n)."""
+        if self.exact:
+            return cayley_skew4(-self.alpha / 2 * w)
+        return cayley_iterated(w, self.steps, self.alpha)
 
 
 def jpmhc_join(state: Tensor | Unwritten, maps: Maps, affine: tuple[Tensor, Tensor], turn: Turn,
@@ -60,7 +68,8 @@ def jpmhc_join(state: Tensor | Unwritten, maps: Maps, affine: tuple[Tensor, Tens
         affine: the weight and the bias of the layer norm of all n d features.
         norm: the norm in front of the next sublayer, if u shall be normalised.
     Returns: Z; u, (..., d); the next rows of H, then b, as in `Unwritten`.
-    Raises: as `stream_mix_write`; ValueError for another number of rows, scales or features.
+    Raises: as `stream_mix_write`; ValueError for another number of rows, scales or features, or of
+        streams, where the turn is exact.
     """
     x = state.x if isinstance(state, Unwritten) else state
     n, d = x.shape[-2:]
@@ -75,7 +84,10 @@ def jpmhc_join(state: Tensor | Unwritten, maps: Maps, affine: tuple[Tensor, Tens
             raise ValueError(f"{name} must have {count} rows for {n} streams, got {len(rows)}")
     if isinstance(norm, Norm):
         require_width("norm", norm.weight, d)
-    if n and d and turn.steps <= MOST_STEPS and kernels.joins(x, 3 * n * n + 1):
+    if turn.exact and n != 4:
+        raise ValueError(f"state must have 4 streams where the turn is exact, got {n}")
+    held_in_registers = turn.exact or turn.steps <= MOST_STEPS
+    if n and d and held_in_registers and kernels.joins(x, 3 * n * n + 1, wide=True):
         held = kernels.takes(x, norm)
         given, update = ((state.together(), state.update) if isinstance(state, Unwritten)
                          else (None, None))
@@ -91,7 +103,7 @@ def jpmhc_join(state: Tensor | Unwritten, maps: Maps, affine: tuple[Tensor, Tens
         # the layer norm is 0 where the square of a length has left the range of its dtype
         logits = logits.masked_fill(inverse == 0, torch.nan)
         read, write, mix = (part.unflatten(-1, (n, n)) for part in logits.chunk(3, dim=-1))
-        mix = cayley_iterated(skew(mix), turn.steps, turn.alpha)
+        mix = turn.matrix(skew(mix))
         read, write = shares(read, write, maps.scale, turn.temperature)
     made = torch.cat([mix, write.unsqueeze(-2)], dim=-2)
     return z, stream_read(z, read, norm=norm), made

@@ -74,9 +74,7 @@ def stream_read(x: Tensor, weights: Tensor, ports: tuple = (),
         to those of x, and a `Norm` has d weights.
     """
     if weights.shape != x.shape[:-1] or isinstance(norm, Norm):
-        require_width("weights", weights, x.shape[-2])
-        require_leading("weights", weights, 1, x.shape[:-2])
-        require_norm(norm, x.shape[-1])
+        _require_read(x, weights, norm)
     held = None
     if kernels.serves(x, x.shape[-2]):
         held = kernels.takes(x, norm)
@@ -93,6 +91,35 @@ def stream_read_reference(x: Tensor, weights: Tensor, by_hand: bool) -> Tensor:
     # token by token
     weights = weights.to(x.dtype).contiguous()
     return (Product.apply if by_hand else torch.matmul)(weights.unsqueeze(-2), x).squeeze(-2)
+
+
+def _require_read(x: Tensor, weights: Tensor, norm: Callable | None) -> None:
+    require_width("weights", weights, x.shape[-2])
+    require_leading("weights", weights, 1, x.shape[:-2])
+    require_norm(norm, x.shape[-1])
+
+
+def stream_write_read(state: Tensor | Unwritten, weights: Tensor,
+                      norm: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, Tensor]:
+    """Z = H X + b ⊗ h, and what the next sublayer reads of it with an a that doesn't depend on Z.
+
+    Arguments:
+        state: X, H, b and h, or a Z that is written already.
+        weights, norm: a and the norm, as for `stream_read`.
+    Returns: Z; aᵀZ, (..., d), or its norm.
+    Raises: as `stream_mix_write` and `stream_read`.
+    """
+    if isinstance(state, Unwritten):
+        x = state.x
+        require_write(x, *state.apart(), state.update)
+        if kernels.serves(x, x.shape[-2]):
+            _require_read(x, weights, norm)
+            held = kernels.takes(x, norm)
+            z, u = kernels.TWINS["stream_write_read"](x, state.together(), state.update, weights,
+                                                      held)
+            return z, u if norm is None or held else norm(u)
+        state = state.written()
+    return state, stream_read(state, weights, norm=norm)
 
 
 def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from geolab.checks import require_option
-from geolab.operators import hyper_join
+from geolab.operators import hyper_join, stream_write_read
 from geolab.operators.generate import Maps
 from geolab.operators.hyper import hyper_coefficients
 from geolab.operators.streams import Unwritten
@@ -57,7 +57,7 @@ class HyperConnections(Streams):
             self.generate = Weight(streams + 2, width, decays=True, how=zero_matrix)
             self.scale = nn.Parameter(torch.empty(2))  # of b, and of a and A
         # a subclass may take another step
-        self.joins = dynamic and all(
+        self.joins = all(
             getattr(type(self), name) is getattr(HyperConnections, name)
             for name in ("forward", "coefficients", "step"))
         self.start_own()
@@ -75,7 +75,12 @@ class HyperConnections(Streams):
 
     def step(self, state: Tensor | Unwritten, sublayer: Normed) -> Unwritten:
         """Do the step of `forward` without its last write, from a state that is written or not."""
-        z, u, given = hyper_join(state, self.maps(), EPS, self.tanh, sublayer.norm)
+        if self.dynamic:
+            z, u, given = hyper_join(state, self.maps(), EPS, self.tanh, sublayer.norm)
+        else:
+            read, write, mix = self.coefficients(state.x if isinstance(state, Unwritten) else state)
+            z, u = stream_write_read(state, read, sublayer.norm)
+            given = mix, write
         return Unwritten(z, sublayer.f(u), given)
 
     def maps(self) -> Maps:

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from geolab.checks import require_option
-from geolab.operators import cayley_iterated, cayley_skew4, jpmhc_join, skew, widened
+from geolab.operators import jpmhc_join, skew, widened
 from geolab.operators.generate import Maps
 from geolab.operators.jpmhc import Turn, shares
 from geolab.operators.streams import Unwritten
@@ -80,8 +80,8 @@ class JPmHC(Streams):
         if retraction == "exact" and streams != 4:
             raise ValueError("retraction='exact' is a closed form for 4 streams, got streams = "
                              f"{streams}; 'iterated' takes any number")
-        self.retraction, self.ends = retraction, ends
-        self.turn = Turn(steps, alpha, temperature)
+        self.ends = ends
+        self.turn = Turn(steps, alpha, temperature, exact=retraction == "exact")
         self.norm = LayerNorm(streams * width) if norm == "layer" else nn.RMSNorm(
             streams * width, eps=1e-5, elementwise_affine=False)
         self.mix = ways.get(mix)
@@ -96,8 +96,7 @@ class JPmHC(Streams):
         # a subclass may take another step
         own = all(getattr(type(self), name) is getattr(JPmHC, name)
                   for name in ("forward", "coefficients", "step"))
-        self.joins = own and write_scale and (mix, retraction, norm) == (
-            "cayley", "iterated", "layer")
+        self.joins = own and write_scale and (mix, norm) == ("cayley", "layer")
         self.start_own()
 
     def _start_generator(self, how: Callable[..., object], **options: float) -> None:
@@ -134,12 +133,7 @@ class JPmHC(Streams):
         read, write = read.unflatten(-1, (n, n)), write.unflatten(-1, (n, n))
         return StreamCoefficients(*shares(read, write, self.scale, self.turn.temperature),
                                   self.mix.matrix(mix, n) if self.mix
-                                  else self._retract(skew(mix.unflatten(-1, (n, n)))))
-
-    def _retract(self, w: Tensor) -> Tensor:
-        if self.retraction == "exact":
-            return cayley_skew4(-self.turn.alpha / 2 * w)
-        return cayley_iterated(w, steps=self.turn.steps, alpha=self.turn.alpha, start="shifted")
+                                  else self.turn.matrix(skew(mix.unflatten(-1, (n, n)))))
 
     def reduce(self, state: Tensor) -> Tensor:
         if self.ends == "scaled":

@@ -54,6 +54,9 @@ LAUNCHES["hyper_join"] = (4, 4)
 KEPT["hyper_join"] = (4 + 3 * 28 + 3 * 4, 3 * 28 + 3 * 4 + 4 * 4)
 AGAIN["hyper_join"] = AGAIN["constrained_join, normed"]
 PARTS["hyper_join"] = (8 * 32 * 4 * 96 + 8 * 28 * 4 * 96 + 4 * 26, 12 * 28 * 4 * 96 + 8 * 26)
+# backward also reads Z and ∂u for ∂a, and with a norm it reads a once more and writes ∂u first
+for name, vectors in (("stream_write_read", 4 + 1), ("stream_write_read, normed", 4 + 1 + 1)):
+    LAUNCHES[name], KEPT[name], AGAIN[name] = (1, 2), (0, 4), (0, vectors)
 # forward writes the logarithm of each token's sum, and backward reads it, and u
 KEPT["attend"], AGAIN["attend"] = (1, 1), (0, 1)
 # forward writes and reads the normed streams, and each backward kernel reads the logits and ∂u
@@ -66,6 +69,8 @@ LAUNCHES["jpmhc_join"] = (4, 4)
 KEPT["jpmhc_join"] = (4 + 3 * 49 + 3, 3 * 49 + 3 + 4 * 4)
 AGAIN["jpmhc_join"] = AGAIN["hyper_join"]
 PARTS["jpmhc_join"] = (8 * (64 + 49) * 4 * 96, 12 * 49 * 4 * 96)
+for counted in (LAUNCHES, KEPT, AGAIN, PARTS):
+    counted["jpmhc_join, exact"] = counted["jpmhc_join"]
 
 interpreted = pytest.mark.skipif(not launch.INTERPRETED,
                                  reason="only Triton's interpreter counts addresses")

@@ -18,7 +18,8 @@ FEW_OUTPUTS = ("constrained_join, H = I", "constrained_join, corners")  # up to 
 # whose 16-bit halves of the gradients of y don't lie side by side in a tile, as every sixth of a
 # table's row, or begin at odd places, in rows of 49; these aren't the state
 NARROW = {("hyper_join", "_enter_backward"), ("jpmhc_join", "_enter_backward"),
-          ("jpmhc_join", "_backward")}
+          ("jpmhc_join", "_backward"), ("jpmhc_join, exact", "_enter_backward"),
+          ("jpmhc_join, exact", "_backward")}
 MULTIPLIED = ("rms_linear", *JOINED)  # the operators that multiply by W
 
 

@@ -108,7 +108,8 @@ def test_tokens_may_share_coefficients_each_in_its_own_way(device, name):
 
 
 FEWER_LOGITS = ("constrained_join, H = I", "constrained_join, corners")  # `rms_linear` takes 128
-FOR_ANY = ("attend", "cayley_skew4")  # any number of sources, and four streams alone
+# any number of sources, and four streams alone
+FOR_ANY = ("attend", "cayley_skew4", "jpmhc_join, exact")
 
 
 def has_streams(name):

@@ -226,10 +226,10 @@ def test_an_option_that_there_is_not_is_refused_alike(options, message, mode):
 
 
 def axes(name):
-    """The axes of an operator's inputs. Matrices have no d, and those of cayley_skew4 are 4 x 4. No
-    streams have no shifts.
+    """The axes of an operator's inputs. Matrices have no d, and those of cayley_skew4 are 4 x 4, as
+    are JPmHC's exact ones. No streams have no shifts.
     """
-    if "corners" in name:
+    if "corners" in name or "exact" in name:
         return "N", "d"
     if CASES[name].kind != "matrices":
         return "N", "n", "d"

@@ -254,7 +254,7 @@ def test_a_network_joins_all_its_sublayers(device):
     ("mhc", {"iterations": 2}), ("mhc", {"iterations": 2, "eps": 1e-6}),
     ("mhc", {"without": ("mix",)}), ("mhc", {"mix": "permutations"}),
     ("mhc", {"mix": "kronecker"}), ("single-pass", {"iterations": 2}), ("hyper", {}),
-    ("jpmhc", {})], ids=str)
+    ("hyper", {"dynamic": False}), ("jpmhc", {})], ids=str)
 def test_kernels_take_the_norm_of_a_sublayer_unless_somebody_looks_at_it(device, residual, options):
     model, x = network(device, residual=residual, options=options, norm="rms")
     wanted, seen = outputs_and_gradients(model, x, "never"), []
@@ -278,15 +278,22 @@ def test_one_operator_makes_the_coefficients_of_these_forms(device, options):
 
 @pytest.mark.parametrize("residual, options", [
     ("hyper", {}), ("hyper", {"tanh": False, "streams": 2}), ("hyper", {"streams": 1}),
-    ("jpmhc", {}), ("jpmhc", {"steps": 3, "streams": 3})], ids=str)
+    ("jpmhc", {}), ("jpmhc", {"steps": 3, "streams": 3}), ("jpmhc", {"retraction": "exact"})],
+    ids=str)
 def test_hyper_connections_and_jpmhc_join_all_their_sublayers(device, residual, options):
     model, x = network(device, residual=residual, options=options)
     assert called(lambda: model(x)) == {f"{residual}_join": 4, "stream_mix_write": 1}
 
 
+def test_learned_coefficients_of_all_tokens_join_by_another_operator(device):
+    model, x = network(device, residual="hyper", options={"dynamic": False})
+    assert called(lambda: model(x)) == {"stream_read": 1, "stream_write_read": 3,
+                                        "stream_mix_write": 1}
+
+
 @pytest.mark.parametrize("residual, options", [
-    ("hyper", {"dynamic": False}), ("jpmhc", {"retraction": "exact"}), ("jpmhc", {"norm": "rms"}),
-    ("jpmhc", {"mix": "permutations"}), ("jpmhc", {"write_scale": False})], ids=str)
+    ("jpmhc", {"norm": "rms"}), ("jpmhc", {"mix": "permutations"}),
+    ("jpmhc", {"write_scale": False})], ids=str)
 def test_other_forms_of_them_join_none(device, residual, options):
     model, x = network(device, residual=residual, options=options)
     assert not model.joined and not called(lambda: model(x))[f"{residual}_join"]
@@ -384,7 +391,9 @@ MADE = [None, {"without": ("mix",)}, {"eps": 1e-2, "write_eps": 1e-2},
     *(("mhc", options) for options in (*MADE, {"without": ("read",)},
                                        {"without": ("write", "mix")})),
     *(("single-pass", options) for options in MADE), ("hyper", {}), ("hyper", {"tanh": False}),
-    ("jpmhc", {}), ("jpmhc", {"steps": 1, "temperature": 0.7, "alpha": 0.9})], ids=str)
+    ("hyper", {"dynamic": False}), ("jpmhc", {}),
+    ("jpmhc", {"steps": 1, "temperature": 0.7, "alpha": 0.9}),
+    ("jpmhc", {"retraction": "exact", "alpha": 2.0})], ids=str)
 def test_a_joined_network_is_the_layers_one_after_the_other(device, residual, options):
     def joined(model, x):
         state = model.layers[0].residual.expand(x + model.position[:, :x.shape[1]])

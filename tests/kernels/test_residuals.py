@@ -53,8 +53,9 @@ FORMS = [*((name, {}) for name in REGISTRY),
          ("mhc", {"without": ("mix",), "eps": 1e-2, "write_eps": 1e-2}),
          ("mhc", {"without": ("mix",), "streams": 8}), ("mhc", {"streams": 2}),
          ("mhc", {"streams": 8, "iterations": 2}), ("hyper", {"streams": 8}),
+         ("hyper", {"dynamic": False}), ("hyper", {"dynamic": False, "streams": 8}),
          ("mhc", {"mix": "permutations"}), ("mhc", {"mix": "circulant", "streams": 3}),
-         ("mhc", {"mix": "orthostochastic"})]
+         ("mhc", {"mix": "orthostochastic"}), ("jpmhc", {"retraction": "exact", "alpha": 1.0})]
 
 
 @pytest.mark.parametrize("name, options", FORMS, ids=str)

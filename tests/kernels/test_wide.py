@@ -37,7 +37,7 @@ def test_it_is_the_operator(device, name, n, lead, dtype):
 @pytest.mark.parametrize("name, n", [
     ("constrained_join, guarded", 3), ("constrained_join, guarded", 6),
     ("constrained_join, first", 8), ("constrained_join, single pass", 6),
-    ("constrained_join, corners", 7)])
+    ("constrained_join, corners", 7), ("jpmhc_join", 5), ("jpmhc_join", 6)])
 def test_so_is_each_form(device, name, n):
     require(name, device, n, (11,))
 
@@ -88,11 +88,16 @@ def test_eight_streams_move_3n_plus_2_and_7n_plus_4_vectors():
 
 @pytest.mark.parametrize("residual, options", [
     ("mhc", {"streams": 8, "iterations": 2}), ("mhc", {"streams": 5, "mix": "circulant"}),
-    ("hyper", {"streams": 8})], ids=str)
+    ("hyper", {"streams": 8}), ("jpmhc", {"streams": 6, "steps": 4})], ids=str)
 def test_a_network_joins_its_sublayers(device, residual, options):
     model, x = network(device, layers=1, residual=residual, options=options)
-    join = "hyper_join" if residual == "hyper" else "constrained_join"
-    assert called(lambda: model(x)) == {join: 2, "stream_mix_write": 1}
+    join = "constrained" if residual == "mhc" else residual
+    assert called(lambda: model(x)) == {f"{join}_join": 2, "stream_mix_write": 1}
+
+
+def test_seven_streams_of_jpmhc_have_too_many_logits(device):
+    model, x = network(device, layers=1, residual="jpmhc", options={"streams": 7})
+    assert not called(lambda: model(x))["jpmhc_join"]
 
 
 def test_where_pytorch_makes_the_coefficients_kernels_run_one_after_the_other(device):

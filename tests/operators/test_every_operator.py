@@ -20,12 +20,13 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
-from benchmarks.cases import gated_read, hyper, jpmhc
+from benchmarks.cases import gated_read, hyper, jpmhc, write_read
 from benchmarks.cases.streams import join
 from geolab import kernels, operators
 from geolab.kernels import launch
 from geolab.operators.attend import Attention
 from geolab.operators.joined import Form
+from geolab.operators.jpmhc import Turn
 from geolab.operators.polytope import shift_matrices
 
 N, D, EPS = 3, 6, 1e-5
@@ -220,18 +221,23 @@ EXAMPLES = {
         lambda n, draw: (draw(N, n, D), draw(N, n, n), draw(N, n), draw(N, D)),
         [*each(4), (1, 0, 0, 1)]),
     "stream_read": Example(lambda n, draw: (draw(N, n, D), draw(N, n)), each(2)),
+    "stream_write_read": Example(
+        lambda n, draw: (draw(N, n, D), draw(N, n + 1, n), draw(N, D), draw(N, n)),
+        [*each(4), (1, 0, 1, 0)], write_read.run, noisy=True),
     "unit_direction": Example(lambda n, draw: (draw(N, n),), [(1,)], noisy=True,
         loud=True),
     "unit_direction, guarded": Example(lambda n, draw: (draw(N, n),), [(1,)],
                                        lambda h: operators.unit_direction(h, EPS), noisy=True,
         loud=True),
 }
+EXAMPLES["jpmhc_join, exact"] = EXAMPLES["jpmhc_join"]._replace(
+    call=lambda *x: jpmhc.join(*x, turn=Turn(eps=EPS, exact=True)), streams=(4,))
 TOOLS = {"outside_autocast", "recomputed", "widened"}  # they compute nothing
 KEEPS = {  # the dtype of its inputs; the others answer in float32 at least
     "attend", "constrained_join", "delta_layer", "delta_matrix", "delta_shortcut", "delta_update",
     "diagonal_update", "gated_mix", "gated_read", "householder_matrix", "hyper_join", "jpmhc_join",
     "midpoint_penalty", "reflect", "skew", "stream_generate", "stream_join", "stream_mix",
-    "stream_mix_write", "stream_read"}
+    "stream_mix_write", "stream_read", "stream_write_read"}
 READS_NUMBERS = {"delta_matrix", "householder_matrix", "reflect"}  # to refuse another length
 TWINS = [name for name in EXAMPLES if name.split(",")[0] in kernels.TWINS]
 every_example = pytest.mark.parametrize("name", EXAMPLES)

@@ -212,7 +212,7 @@ def hyper(x, given, update, weight, scale, table, bound=torch.tanh):
     return z, read(z, a), torch.cat([h, b.unsqueeze(-2)], -2)
 
 
-def turned(x, given, update, weight, scale, bias, stretch, shift):
+def turned(x, given, update, weight, scale, bias, stretch, shift, matrix=iterated):
     """JPmHC's write, then its coefficients, at τ = 1."""
     n = x.shape[-2]
     z = written(x, given[..., :n, :], given[..., n, :], update)
@@ -220,7 +220,7 @@ def turned(x, given, update, weight, scale, bias, stretch, shift):
     of_a, of_b, of_h = logits.unflatten(-1, (3, n, n)).unbind(-3)
     a = of_a.softmax(-1).sum(-2) / n
     b = scale * of_b.mT.softmax(-1).mT.sum(-1)
-    return z, read(z, a), torch.cat([iterated(of_h - of_h.mT), b.unsqueeze(-2)], -2)
+    return z, read(z, a), torch.cat([matrix(of_h - of_h.mT), b.unsqueeze(-2)], -2)
 
 
 def squared(of):
@@ -260,6 +260,7 @@ FORMULAS = {
     "hyper_join": hyper,
     "hyper_join, unbounded": partial(hyper, bound=lambda numbers: numbers),
     "jpmhc_join": turned,
+    "jpmhc_join, exact": partial(turned, matrix=lambda w: solved(-0.05 * w)),
     "kronecker_mixture": kronecker,
     "midpoint_penalty": lambda gate: 1 - (2 * gate - 1)**2,
     "orthostochastic": orthostochastic,
@@ -276,6 +277,8 @@ FORMULAS = {
     "stream_mix": lambda x, h: torch.einsum("...mn,...nd->...md", h, x),
     "stream_mix_write": written,
     "stream_read": read,
+    "stream_write_read": lambda x, given, update, a: (
+        z := written(x, given[..., :-1, :], given[..., -1, :], update), read(z, a)),
     "unit_direction": direction,
     "unit_direction, guarded": partial(direction, eps=EPS),
 }

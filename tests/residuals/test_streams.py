@@ -79,7 +79,7 @@ def jpmhc(residual, x, f):
         flat = flat / (flat.square().mean() + 1e-5).sqrt()
     read, write, mix = (w["generate.weight"] @ flat + w["generate.bias"]).view(3, n, n)
     half, eye = residual.turn.alpha / 2 * (mix - mix.T), torch.eye(n).double()
-    if residual.retraction == "exact":
+    if residual.turn.exact:
         turned = torch.linalg.solve(eye - half, eye + half)
     else:
         turned = eye + 2 * half
