@@ -26,6 +26,7 @@ from geolab.operators.polytope import (
     orthostochastic,
     permutation_mixture,
 )
+from geolab.operators.post_norm import post_norm
 from geolab.operators.precision import outside_autocast, widened
 from geolab.operators.streams import stream_mix, stream_mix_write, stream_read
 
@@ -34,6 +35,6 @@ __all__ = ["attend", "blend", "cayley_iterated", "cayley_rank2", "cayley_skew4",
            "delta_shortcut", "delta_update", "diagonal_update", "gated_matrix", "gated_mix",
            "gated_read", "geodesic", "householder_matrix", "hyper_join", "jpmhc_join",
            "kronecker_mixture", "midpoint_penalty", "orthostochastic", "outside_autocast",
-           "permutation_mixture", "recomputed", "reflect", "rms_linear", "sinkhorn", "skew",
-           "stream_generate", "stream_join", "stream_mix", "stream_mix_write", "stream_read",
-           "unit_direction", "widened"]
+           "permutation_mixture", "post_norm", "recomputed", "reflect", "rms_linear", "sinkhorn",
+           "skew", "stream_generate", "stream_join", "stream_mix", "stream_mix_write",
+           "stream_read", "unit_direction", "widened"]

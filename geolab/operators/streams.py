@@ -30,16 +30,18 @@ class Norm(NamedTuple):
 
 class Unwritten(NamedTuple):
     """A state H X + b ⊗ h before it is written, so that the next sublayer can write and read it at
-    once.
+    once. Without H and b it is x + h.
     """
 
-    x: Tensor       # X: (..., n, d)
+    x: Tensor       # X: (..., n, d); x: (..., d)
     update: Tensor  # h: (..., d)
-    given: Tensor | tuple[Tensor, Tensor]  # H and b; the rows of H above b, where one operator made
-    #                                        them; b alone, (..., 1, n), where H = I
+    given: Tensor | tuple[Tensor, Tensor] | None  # H and b; the rows of H above b, where one
+    #                        operator made them; b alone, (..., 1, n), where H = I
 
     def written(self) -> Tensor:
-        """(..., n, d)."""
+        """(..., n, d), or (..., d)."""
+        if self.given is None:
+            return self.x + self.update
         return stream_mix_write(self.x, *self.apart(), self.update)
 
     def apart(self) -> tuple[Tensor, Tensor]:
@@ -51,8 +53,8 @@ class Unwritten(NamedTuple):
             mix = torch.eye(write.shape[-1], dtype=write.dtype, device=write.device)
         return mix, write
 
-    def together(self) -> Tensor:
-        """The rows of H above b, (..., n + 1, n), or b alone."""
+    def together(self) -> Tensor | None:
+        """The rows of H above b, (..., n + 1, n), or b alone; None without both."""
         if isinstance(self.given, tuple):
             mix, write = self.given
             return torch.cat([mix, write.unsqueeze(-2)], dim=-2)
