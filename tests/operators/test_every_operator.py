@@ -130,6 +130,10 @@ EXAMPLES = {
         lambda n, draw: (draw(N, n + 1, D), draw(D)), each(2),
         lambda x, w: operators.attend(x, w, Attention(EPS, True, True, True), x.shape[-2] - 1),
         noisy=True, bounded=(1,), loud=True),
+    "attend_on": Example(
+        lambda n, draw: (draw(N, n, D), draw(D)), each(2),
+        lambda x, w: operators.attend_on(x, w, Attention(EPS), x.shape[-2]), noisy=True,
+        bounded=(1,), loud=True),
     "gated_read": Example(
         lambda n, draw: (draw(N, n, D), draw(n, D), draw(N, n, D)), [(0, 0, 0), (1, 0, 0)],
         lambda x, w, logits: gated_read.read(x, w, logits), noisy=True, loud=True),
@@ -253,10 +257,10 @@ EXAMPLES = {
 }
 TOOLS = {"outside_autocast", "recomputed", "widened"}  # they compute nothing
 KEEPS = {  # the dtype of its inputs; the others answer in float32 at least
-    "attend", "constrained_join", "delta_layer", "delta_matrix", "delta_shortcut", "delta_update",
-    "diagonal_update", "gated_mix", "gated_read", "householder_matrix", "hyper_join", "jpmhc_join",
-    "midpoint_penalty", "post_norm", "reflect", "skew", "stream_generate", "stream_join",
-    "stream_mix", "stream_mix_write", "stream_read"}
+    "attend", "attend_on", "constrained_join", "delta_layer", "delta_matrix", "delta_shortcut",
+    "delta_update", "diagonal_update", "gated_mix", "gated_read", "householder_matrix",
+    "hyper_join", "jpmhc_join", "midpoint_penalty", "post_norm", "reflect", "skew",
+    "stream_generate", "stream_join", "stream_mix", "stream_mix_write", "stream_read"}
 READS_NUMBERS = {"delta_matrix", "householder_matrix", "reflect"}  # to refuse another length
 TWINS = [name for name in EXAMPLES if name.split(",")[0] in kernels.TWINS]
 every_example = pytest.mark.parametrize("name", EXAMPLES)

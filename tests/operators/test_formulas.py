@@ -237,6 +237,7 @@ def squared(of):
 FORMULAS = {
     "attend": attended,
     "attend, normed": attended_normed,
+    "attend_on": lambda x, w: (x, attended(x, w)),
     "blend": blend,
     "gated_read": gated,
     "cayley_iterated": iterated,
@@ -311,7 +312,7 @@ def test_inputs_may_be_strided_and_stay_as_they_were(name):
 
 
 OF_ALL_TOKENS = {  # an operator, and the places of the inputs that all tokens share
-    "attend": (1,), "constrained_join": (3, 4, 5),
+    "attend": (1,), "attend_on": (1,), "constrained_join": (3, 4, 5),
     "delta_layer": (4, 5, 6, 7), "diagonal_update": (3,), "gated_read": (1,),
     "hyper_join": (3, 4, 5),
     "jpmhc_join": (3, 4, 5, 6, 7), "post_norm": (2,), "rms_linear": (1,),
