@@ -28,7 +28,7 @@ from geolab.operators.polytope import (
 )
 from geolab.operators.post_norm import post_norm
 from geolab.operators.precision import outside_autocast, widened
-from geolab.operators.streams import stream_mix, stream_mix_write, stream_read
+from geolab.operators.streams import stream_mix, stream_mix_write, stream_read, stream_write
 
 __all__ = ["attend", "attend_on", "blend", "cayley_iterated", "cayley_rank2", "cayley_skew4",
            "circulant_mixture", "constrained_join", "delta_layer", "delta_matrix",
@@ -37,4 +37,4 @@ __all__ = ["attend", "attend_on", "blend", "cayley_iterated", "cayley_rank2", "c
            "kronecker_mixture", "midpoint_penalty", "orthostochastic", "outside_autocast",
            "permutation_mixture", "post_norm", "recomputed", "reflect", "rms_linear", "sinkhorn",
            "skew", "stream_generate", "stream_join", "stream_mix", "stream_mix_write",
-           "stream_read", "unit_direction", "widened"]
+           "stream_read", "stream_write", "unit_direction", "widened"]

@@ -118,6 +118,25 @@ def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
         return product(matrix.to(x.dtype), x)
 
 
+def stream_write(x: Tensor, weights: Tensor, update: Tensor) -> Tensor:
+    """X + b ⊗ h: stream i becomes xᵢ + bᵢ h, with h the sublayer's output.
+
+    Arguments:
+        x, weights, update: X, b and h, as for `stream_mix_write`.
+    Returns: (..., n, d), in the dtype of x.
+    Raises: as `stream_mix_write`.
+    """
+    *tokens, n, d = x.shape
+    require_width("weights", weights, n)
+    require_width("update", update, d)
+    require_leading("weights", weights, 1, tokens)
+    require_leading("update", update, 1, tokens)
+    if kernels.serves(x, n):
+        return kernels.TWINS["stream_write"](x, weights, update)
+    weights, update = weights.to(x.dtype), update.to(x.dtype)
+    return x + weights.unsqueeze(-1) * update.unsqueeze(-2)
+
+
 def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> Tensor:
     """H X + b ⊗ h: stream i becomes Σⱼ Hᵢⱼ xⱼ + bᵢ h, with h the sublayer's output.
 

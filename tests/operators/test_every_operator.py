@@ -249,6 +249,8 @@ EXAMPLES = {
         lambda n, draw: (draw(N, n, D), draw(N, n, n), draw(N, n), draw(N, D)),
         [*each(4), (1, 0, 0, 1)]),
     "stream_read": Example(lambda n, draw: (draw(N, n, D), draw(N, n)), each(2)),
+    "stream_write": Example(lambda n, draw: (draw(N, n, D), draw(N, n), draw(N, D)),
+                            [*each(3), (1, 0, 1)]),
     "unit_direction": Example(lambda n, draw: (draw(N, n),), [(1,)], noisy=True,
         loud=True),
     "unit_direction, guarded": Example(lambda n, draw: (draw(N, n),), [(1,)],
@@ -260,7 +262,8 @@ KEEPS = {  # the dtype of its inputs; the others answer in float32 at least
     "attend", "attend_on", "constrained_join", "delta_layer", "delta_matrix", "delta_shortcut",
     "delta_update", "diagonal_update", "gated_mix", "gated_read", "householder_matrix",
     "hyper_join", "jpmhc_join", "midpoint_penalty", "post_norm", "reflect", "skew",
-    "stream_generate", "stream_join", "stream_mix", "stream_mix_write", "stream_read"}
+    "stream_generate", "stream_join", "stream_mix", "stream_mix_write", "stream_read",
+    "stream_write"}
 READS_NUMBERS = {"delta_matrix", "householder_matrix", "reflect"}  # to refuse another length
 TWINS = [name for name in EXAMPLES if name.split(",")[0] in kernels.TWINS]
 every_example = pytest.mark.parametrize("name", EXAMPLES)

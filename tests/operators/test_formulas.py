@@ -285,6 +285,7 @@ FORMULAS = {
     "stream_mix": lambda x, h: torch.einsum("...mn,...nd->...md", h, x),
     "stream_mix_write": written,
     "stream_read": read,
+    "stream_write": lambda x, b, update: x + outer(b, update),
     "unit_direction": direction,
     "unit_direction, guarded": partial(direction, eps=EPS),
 }
@@ -337,7 +338,7 @@ def test_leading_axes_are_one_token_each(name):
         assert none[place].shape == (0, *wanted.shape[1:])
 
 
-FEWER = {"stream_read": [(1,)], "stream_mix": [(1,)],
+FEWER = {"stream_read": [(1,)], "stream_write": [(1,)], "stream_mix": [(1,)],
          "stream_mix_write": [(1,), (2,)], "gated_mix": [(1, 2, 3), (4, 5)]}
 
 
