@@ -66,7 +66,8 @@ def _launch_backward(grad: Tensor, x: Tensor, h: Tensor, given: Tensor | None, g
     N, n, d, rows = _sizes(x, given)
     tile = whole(d, x.element_size())
     device, each = launch.describe(x.device), tile["TOKENS"] * tile["FEATURES"] * x.element_size()
-    at_once = max(8 // tile["num_warps"], 1) * device.multiprocessors
+    # of more streams a thread holds more numbers, so fewer programs run at once
+    at_once = max(32 // n // tile["num_warps"], 1) * device.multiprocessors
     stages = STAGES if (STAGES - 1) * (2 * n + 1) * each + 2**10 <= device.shared else 1
     share = ceil(ceil(N / tile["TOKENS"]) / at_once) * tile["TOKENS"]
     programs = ceil(N / share)
