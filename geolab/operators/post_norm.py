@@ -52,7 +52,9 @@ def post_norm(state: Unwritten, norm: Callable[[Tensor], Tensor]) -> Tensor:
         require_norm(norm, d)
     streams = x.unsqueeze(-2) if given is None else x
     held = kernels.takes_behind(streams, norm)
-    wider = given is None and torch.promote_types(x.dtype, update.dtype) != x.dtype
+    # whether the sum x + h has another dtype than x
+    wider = given is None and x.dtype != update.dtype and (
+        x.dtype != torch.float32 or update.dtype == torch.float64)
     if held is None or wider or not kernels.serves(x):
         return norm(state.written())
     n = streams.shape[-2]
