@@ -32,6 +32,7 @@ from benchmarks.command import add_output, check_output, rounded
 from benchmarks.traffic import traffic
 from geolab import kernels
 from geolab.operators import (
+    post_norm,
     recomputed,
     rms_linear,
     stream_mix_write,
@@ -124,6 +125,15 @@ def normed(x: Tensor, weights: list[Tensor], sublayer: Callable) -> Tensor:
     return Unwritten(x, update, given).written()
 
 
+def behind(x: Tensor, weights: list[Tensor], sublayer: Callable) -> Tensor:
+    """Run one sublayer after another, with an RMS norm of each stream in the pass that writes."""
+    norm = Norm(torch.ones(x.shape[-1]), EPS)
+    for weight in weights:
+        x, heard, _, write, mix = generate_read(x, weight)
+        x = post_norm(Unwritten(x, sublayer(heard), (mix, write)), norm)
+    return x
+
+
 class Passes(NamedTuple):
     """Bytes or vectors of a forward and a backward pass."""
 
@@ -159,9 +169,10 @@ def per_sublayer(chain: Callable, mode: str, dtype: torch.dtype, n: int) -> dict
 
 
 def launches(residual: str, mode: str = "always", N: int = 80, d: int = 1024, apart: bool = False,
-             **options) -> Passes:
+             post: bool = False, **options) -> Passes:
     """The launches of kernels and of PyTorch's operations that one more sublayer takes, with the
-    RMS norm in front of F. If the norm is `apart`, PyTorch takes it by operations of its own.
+    RMS norm in front of F, or `post`, behind the residual. If the norm is `apart`, PyTorch takes it
+    by operations of its own.
 
     Several programs share the tokens of a feature here, as they do on a device. So the launch that
     adds up their parts counts, too. On a device several may also share a token's features: then
@@ -172,13 +183,20 @@ def launches(residual: str, mode: str = "always", N: int = 80, d: int = 1024, ap
         norms = [torch.nn.RMSNorm(d, eps=EPS) for _ in chain]
         there = torch.randn(2, 1, N, d).to(torch.bfloat16)
         sublayers = [Normed(lambda u: _F.apply(u, *there), norm) for norm in norms]
+
+        def one(step, state, sublayer, norm):
+            if post:
+                f = Normed(sublayer.f)
+                return norm(step(state, f)) if apart else step.normed(state, f, norm)
+            step = step.step if step.joins else step
+            return step(state, Normed(sublayer.__call__) if apart else sublayer)
+
         with kernels.use(mode):
             first = torch.randn(1, N, d).to(torch.bfloat16).requires_grad_()
             state = chain[0].expand(first)
             with traffic() as by_kernels, Operations() as by_operations:
-                for step, sublayer in zip(chain, sublayers, strict=True):
-                    step = step.step if step.joins else step
-                    state = step(state, Normed(sublayer.__call__) if apart else sublayer)
+                for given in zip(chain, sublayers, norms, strict=True):
+                    state = one(given[0], state, *given[1:])
                 y = state.written() if hasattr(state, "written") else state
             forward, grad = by_kernels.launches + by_operations.count, torch.randn_like(y)
             weights = [p for step in (*chain, *norms) for p in step.parameters()]
@@ -193,9 +211,10 @@ def launches(residual: str, mode: str = "always", N: int = 80, d: int = 1024, ap
 STEPS = {
     "mhc": {}, "mhc, H = I": {"without": ("mix",)}, "mhc, guarded": {"eps": 1e-6},
     "mhc, corners": {"mix": "permutations"}, "mhc, eight streams": {"streams": 8},
-    "single-pass": {}, "hyper": {}, "hyper, eight streams": {"streams": 8},
-    "hyper, learned": {"dynamic": False}, "jpmhc": {}, "jpmhc, exact": {"retraction": "exact"},
-    "gated-streams": {}, "attnres": {}, "delta": {}, "delta-matrix": {},
+    "mhc, norm behind": {"post": True}, "single-pass": {}, "hyper": {},
+    "hyper, eight streams": {"streams": 8}, "hyper, learned": {"dynamic": False}, "jpmhc": {},
+    "jpmhc, exact": {"retraction": "exact"}, "gated-streams": {}, "attnres": {}, "delta": {},
+    "delta-matrix": {}, "additive, norm behind": {"post": True},
 }
 COUNTED = {
     "eager": partial(per_sublayer, one_at_a_time, "never", torch.float32),
@@ -203,6 +222,7 @@ COUNTED = {
     "a sublayer alone": partial(per_sublayer, alone, "always", torch.bfloat16),
     "two phases, joined": partial(per_sublayer, joined, "always", torch.bfloat16),
     "two phases, joined, with a norm": partial(per_sublayer, normed, "always", torch.bfloat16),
+    "a norm behind each sum": partial(per_sublayer, behind, "always", torch.bfloat16),
     "two phases, joined, states recomputed": partial(per_sublayer, without_states, "always",
                                                      torch.bfloat16),
 }
@@ -215,6 +235,8 @@ COMPUTED: dict[str, Callable[[int], Passes]] = {
     "TileKernels, states recomputed": lambda n: Passes(4 * n + 2, 9 * n + 3 + n + 2),
     # ∂H, ∂b and ∂h in one kernel, then ∂a, then all of ∂X in one
     "two phases, ∂Z written": lambda n: Passes(3 * n + 2, (2 * n + 2) + (n + 1) + (3 * n + 1)),
+    # a sublayer alone, and then the norm of each stream, which its backward pass reads again
+    "a norm behind each sum, apart": lambda n: Passes(6 * n + 2, 10 * n + 4),
     # each vector that comes in is read once, and each that goes out is written once
     "floor, joined": lambda n: Passes(2 * n + 2, 3 * n + 3),
 }

@@ -44,6 +44,13 @@ def stream_mix_write(N: int, n: int, d: int, e: int = 2, *, rows: int | None = N
                  (3 * n * e + 2 * written) * N * d + 8 * rows * (n**2 + n))
 
 
+def stream_write(N: int, n: int, d: int, e: int = 2) -> Bytes:
+    """X + b ⊗ h. Forward reads n + 1 vectors and writes n; backward reads n + 1, the gradient of
+    the result, which is that of X, and h, and writes one.
+    """
+    return Bytes((2 * n + 1) * e * N * d + 4 * N * n, (n + 2) * e * N * d + 8 * N * n)
+
+
 def stream_join(N: int, n: int, d: int, e: int = 2) -> Bytes:
     """H X + b ⊗ h, what the next sublayer reads of it, and the n² + 2n coefficients that it
     generates. Forward reads n + 1 vectors and writes n + 1; backward reads 2n + 2 and writes n + 1.
@@ -80,6 +87,10 @@ def _read(N, n, d, state, number):
 
 def _mix(N, n, d, state, number):
     return state(N, n, d), number(N, n, n)
+
+
+def _write(N, n, d, state, number):
+    return state(N, n, d), number(N, n), state(N, d)
 
 
 def _mix_write(N, n, d, state, number):
@@ -168,6 +179,7 @@ def _autocast(N, n, d, state, number):
 CASES = {
     "stream_read": Case("stream_read", operators.stream_read, _read, stream_read),
     "stream_mix": Case("stream_mix", operators.stream_mix, _mix, stream_mix),
+    "stream_write": Case("stream_write", operators.stream_write, _write, stream_write),
     "stream_mix_write": Case(
         "stream_mix_write", operators.stream_mix_write, _mix_write, stream_mix_write),
     "stream_mix_write, shared": Case(  # one row of coefficients for all tokens

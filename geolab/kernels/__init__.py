@@ -109,9 +109,30 @@ def takes(x: Tensor, norm: Callable | None) -> tuple[Tensor, float] | None:
         return None
     if isinstance(norm, tuple):
         return norm
-    own = type(norm) is nn.RMSNorm and norm.weight is not None and norm.eps is not None and not (
+    return (norm.weight, norm.eps) if _plain(norm, nn.RMSNorm) else None
+
+
+def takes_behind(x: Tensor, norm: Callable) -> tuple[Tensor, float, bool] | None:
+    """Return the weight and the guard of a norm that follows the write of x if one program can
+    write and take it, and whether it is a layer norm. Otherwise return None.
+
+    Arguments:
+        x: the state, (..., n, d).
+        norm: an RMS norm as for `takes`, or a layer norm without a bias.
+    """
+    centred = isinstance(norm, nn.LayerNorm) or hasattr(norm, "centred")
+    own = isinstance(norm, tuple) or (_plain(norm, nn.RMSNorm, nn.LayerNorm)
+                                      and norm.weight.shape == x.shape[-1:])
+    # with eight streams its backward pass spills 504 bytes per thread
+    few = x.shape[-2] <= MOST_JOINED and holds(x)
+    return (norm.weight, norm.eps, centred) if own and few else None
+
+
+def _plain(norm: Callable, *kinds: type[nn.Module]) -> bool:
+    """Return whether a norm is PyTorch's own, without hooks, with a weight alone."""
+    return type(norm) in kinds and norm.weight is not None and norm.eps is not None and getattr(
+        norm, "bias", None) is None and not (
         "forward" in vars(norm) or norm._forward_hooks or norm._forward_pre_hooks)
-    return (norm.weight, norm.eps) if own else None
 
 
 def constant(function: Callable) -> Callable:

@@ -4,6 +4,9 @@ A program holds whole tokens and meets their sources one after the other, with a
 The backward pass forms each logit lₛ again. With p = α, D = ⟨g, u⟩ and f = ⟨g, vₛ⟩ from the
 gradient g of u, ∂lₛ = pₛ (f − D), and ∂xₛ = pₛ g + ∂lₛ (c w − lₛ xₛ r / d) r, for r = 1 / rms xₛ.
 
+Where a later sublayer reads the same sources, `attend_on` gets the gradient G of all of them that
+comes from there, as that of a port (see `joined`), and the kernel adds ∂xₛ to it on chip.
+
 Legend: N tokens, n places, the first k of which are sources, d features. v is x, or with NORMED
 r x; the factor multiplies u.
 """
@@ -15,6 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from geolab.kernels import launch, tiles
+from geolab.kernels.joined import Ported
 from geolab.kernels.launch import INTERPRETED, twin
 from geolab.kernels.normed import whole
 from geolab.kernels.totals import add_up, parts_of
@@ -33,6 +37,20 @@ def attend(x: Tensor, query: Tensor, sources: int, eps: float, scale: float, fac
                    normed)[0]
 
 
+@twin
+def attend_on(x: Tensor, query: Tensor, sources: int, eps: float, scale: float, factor: float,
+              normed: bool) -> tuple[Tensor, Tensor]:
+    """x and u, as `operators.attend_on`, of tokens that a program holds.
+
+    The forward pass moves (k + 1) d numbers per token, and the backward pass (k + 2n + 2) d.
+    Raises: ValueError for a mix of devices; TypeError for a dtype that kernels don't read.
+    """
+    launch.require("x", x=x, query=query)
+    x = x.contiguous()
+    u, port, _ = _attend_on(x, query.float().contiguous(), sources, eps, scale, factor, normed)
+    return Ported.apply(x, port), u
+
+
 def _launch(x: Tensor, query: Tensor, k: int, eps: float, scale: float, factor: float,
             normed: bool, u: Tensor, size: Tensor) -> None:
     N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
@@ -41,17 +59,17 @@ def _launch(x: Tensor, query: Tensor, k: int, eps: float, scale: float, factor: 
         x, query, u, size, N, k, d, eps, scale, factor, n, normed, **tile)
 
 
-def _launch_backward(grad: Tensor, x: Tensor, query: Tensor, k: int, eps: float, scale: float,
-                     factor: float, normed: bool, u: Tensor, size: Tensor, gx: Tensor,
-                     of_query: Tensor) -> None:
+def _launch_backward(grad: Tensor, later: Tensor | None, x: Tensor, query: Tensor, k: int,
+                     eps: float, scale: float, factor: float, normed: bool, u: Tensor,
+                     size: Tensor, gx: Tensor, of_query: Tensor) -> None:
     N, n, d = x.shape[:-2].numel(), *x.shape[-2:]
     tile = whole(d, x.element_size())
     at_once = 16 // tile["num_warps"] * launch.describe(x.device).multiprocessors
     share = ceil(ceil(N / tile["TOKENS"]) / (1 if INTERPRETED else at_once)) * tile["TOKENS"]
     programs = ceil(N / share)
     parts = parts_of(of_query, programs)
-    _backward[(programs,)](grad, x, query, u, size, gx, parts, N, share, k, d, eps, scale, factor,
-                           n, normed, **tile)
+    _backward[(programs,)](grad, x, query, u, size, gx if later is None else later, gx, parts, N,
+                           share, k, d, eps, scale, factor, n, normed, later is not None, **tile)
     add_up((parts, of_query))
 
 
@@ -63,14 +81,25 @@ def _attend(x: Tensor, query: Tensor, k: int, eps: float, scale: float, factor: 
     return x.new_empty((*tokens, d)), query.new_empty(tokens)
 
 
+@launch.op("geolab::attend_on", lambda *given: _launch(*given[:-2], given[-1]))
+def _attend_on(x: Tensor, query: Tensor, k: int, eps: float, scale: float, factor: float,
+               normed: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the port of G between u and the logarithm."""
+    *tokens, _, d = x.shape
+    return x.new_empty((*tokens, d)), x.new_empty(1).expand(x.shape), query.new_empty(tokens)
+
+
 @launch.op("geolab::attend_backward", _launch_backward)
-def _attend_backward(grad: Tensor, x: Tensor, query: Tensor, k: int, eps: float, scale: float,
-                     factor: float, normed: bool, u: Tensor,
+def _attend_backward(grad: Tensor, later: Tensor | None, x: Tensor, query: Tensor, k: int,
+                     eps: float, scale: float, factor: float, normed: bool, u: Tensor,
                      size: Tensor) -> tuple[Tensor, Tensor]:
     return x.new_empty(x.shape), query.new_empty(query.shape)
 
 
-launch.differentiate(_attend, _attend_backward, lambda inputs, outputs: (*inputs, *outputs))
+launch.differentiate(_attend, lambda grad, *kept: _attend_backward(grad, None, *kept),
+                     lambda inputs, outputs: (*inputs, *outputs))
+launch.differentiate(_attend_on, _attend_backward,
+                     lambda inputs, outputs: (*inputs, outputs[0], outputs[2]), outputs=2)
 
 
 # ---------------------------------------------------------------- in Triton
@@ -109,9 +138,12 @@ def _forward(X, W, U, SIZE, N, k, d, eps, scale, factor, n: tl.constexpr, NORMED
 
 
 @triton.jit(do_not_specialize=["N", "share", "k"])
-def _backward(G, X, W, U, SIZE, GX, GW, N, share, k, d, eps, scale, factor, n: tl.constexpr,
-              NORMED: tl.constexpr, TOKENS: tl.constexpr, FEATURES: tl.constexpr):
-    """Write the gradient of X, zeros where there is no source, and a part of that of w."""
+def _backward(G, X, W, U, SIZE, LATER, GX, GW, N, share, k, d, eps, scale, factor, n: tl.constexpr,
+              NORMED: tl.constexpr, ADDED: tl.constexpr, TOKENS: tl.constexpr,
+              FEATURES: tl.constexpr):
+    """Write the gradient of X, which where there is no source is that from later or zero, and a
+    part of that of w.
+    """
     feature, first = tl.arange(0, FEATURES), tl.program_id(0).to(tl.int64) * share
     w = tl.load(W + feature, mask=feature < d, other=0.0)[None, :]
     gw = tl.zeros([1, FEATURES], tl.float32)
@@ -137,7 +169,12 @@ def _backward(G, X, W, U, SIZE, GX, GW, N, share, k, d, eps, scale, factor, n: t
             gx = ((p * factor * r if NORMED else p * factor) * g
                   + (of_logit * scale * r) * w - (of_r * r * r / d) * x)
             gw += tl.sum((of_logit * scale * r) * x, axis=0, keep_dims=True)
+            if ADDED:
+                gx += tl.load(LATER + place + s * d, mask=mask, other=0.0).to(tl.float32)
             tl.store(GX + place + s * d, gx.to(GX.dtype.element_ty), mask=mask)
         for s in range(k, n):
-            tl.store(GX + place + s * d, tl.zeros_like(g).to(GX.dtype.element_ty), mask=mask)
+            gx = tl.zeros_like(g)
+            if ADDED:
+                gx += tl.load(LATER + place + s * d, mask=mask, other=0.0).to(tl.float32)
+            tl.store(GX + place + s * d, gx.to(GX.dtype.element_ty), mask=mask)
     tl.store(GW + tl.program_id(0) * d + feature[None, :], gw, mask=(feature < d)[None, :])

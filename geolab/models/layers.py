@@ -140,5 +140,6 @@ class Layer(nn.Module):
         """
         if joined:
             return self.residual.step(state, self.sublayer)
-        state = self.residual(state, self.sublayer)
-        return state if self.norm_at == "pre" else self.norm(state)
+        if self.norm_at == "post":
+            return self.residual.normed(state, self.sublayer, self.norm)
+        return self.residual(state, self.sublayer)

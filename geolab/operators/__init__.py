@@ -2,7 +2,7 @@
 the book.
 """
 
-from geolab.operators.attend import attend
+from geolab.operators.attend import attend, attend_on
 from geolab.operators.birkhoff import sinkhorn
 from geolab.operators.cayley import cayley_iterated, cayley_rank2, cayley_skew4, skew
 from geolab.operators.delta import (
@@ -26,19 +26,21 @@ from geolab.operators.polytope import (
     orthostochastic,
     permutation_mixture,
 )
+from geolab.operators.post_norm import post_norm
 from geolab.operators.precision import outside_autocast, widened
 from geolab.operators.streams import (
     stream_mix,
     stream_mix_write,
     stream_read,
+    stream_write,
     stream_write_read,
 )
 
-__all__ = ["attend", "blend", "cayley_iterated", "cayley_rank2", "cayley_skew4",
+__all__ = ["attend", "attend_on", "blend", "cayley_iterated", "cayley_rank2", "cayley_skew4",
            "circulant_mixture", "constrained_join", "delta_layer", "delta_matrix",
            "delta_shortcut", "delta_update", "diagonal_update", "gated_matrix", "gated_mix",
            "gated_read", "geodesic", "householder_matrix", "hyper_join", "jpmhc_join",
            "kronecker_mixture", "midpoint_penalty", "orthostochastic", "outside_autocast",
-           "permutation_mixture", "recomputed", "reflect", "rms_linear", "sinkhorn", "skew",
-           "stream_generate", "stream_join", "stream_mix", "stream_mix_write", "stream_read",
-           "stream_write_read", "unit_direction", "widened"]
+           "permutation_mixture", "post_norm", "recomputed", "reflect", "rms_linear", "sinkhorn",
+           "skew", "stream_generate", "stream_join", "stream_mix", "stream_mix_write",
+           "stream_read", "stream_write", "stream_write_read", "unit_direction", "widened"]

@@ -30,16 +30,18 @@ class Norm(NamedTuple):
 
 class Unwritten(NamedTuple):
     """A state H X + b ⊗ h before it is written, so that the next sublayer can write and read it at
-    once.
+    once. Without H and b it is x + h.
     """
 
-    x: Tensor       # X: (..., n, d)
+    x: Tensor       # X: (..., n, d); x: (..., d)
     update: Tensor  # h: (..., d)
-    given: Tensor | tuple[Tensor, Tensor]  # H and b; the rows of H above b, where one operator made
-    #                                        them; b alone, (..., 1, n), where H = I
+    given: Tensor | tuple[Tensor, Tensor] | None  # H and b; the rows of H above b, where one
+    #                        operator made them; b alone, (..., 1, n), where H = I
 
     def written(self) -> Tensor:
-        """(..., n, d)."""
+        """(..., n, d), or (..., d)."""
+        if self.given is None:
+            return self.x + self.update
         return stream_mix_write(self.x, *self.apart(), self.update)
 
     def apart(self) -> tuple[Tensor, Tensor]:
@@ -51,8 +53,8 @@ class Unwritten(NamedTuple):
             mix = torch.eye(write.shape[-1], dtype=write.dtype, device=write.device)
         return mix, write
 
-    def together(self) -> Tensor:
-        """The rows of H above b, (..., n + 1, n), or b alone."""
+    def together(self) -> Tensor | None:
+        """The rows of H above b, (..., n + 1, n), or b alone; None without both."""
         if isinstance(self.given, tuple):
             mix, write = self.given
             return torch.cat([mix, write.unsqueeze(-2)], dim=-2)
@@ -141,6 +143,25 @@ def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
     product = torch.matmul if kernels.transformed() else Product.apply
     with outside_autocast(x):
         return product(matrix.to(x.dtype), x)
+
+
+def stream_write(x: Tensor, weights: Tensor, update: Tensor) -> Tensor:
+    """X + b ⊗ h: stream i becomes xᵢ + bᵢ h, with h the sublayer's output.
+
+    Arguments:
+        x, weights, update: X, b and h, as for `stream_mix_write`.
+    Returns: (..., n, d), in the dtype of x.
+    Raises: as `stream_mix_write`.
+    """
+    *tokens, n, d = x.shape
+    require_width("weights", weights, n)
+    require_width("update", update, d)
+    require_leading("weights", weights, 1, tokens)
+    require_leading("update", update, 1, tokens)
+    if kernels.serves(x, n):
+        return kernels.TWINS["stream_write"](x, weights, update)
+    weights, update = weights.to(x.dtype), update.to(x.dtype)
+    return x + weights.unsqueeze(-1) * update.unsqueeze(-2)
 
 
 def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> Tensor:

@@ -18,17 +18,29 @@ Legend: B batch, T positions, D width, n sources in the end, k those that a subl
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number, require_option
-from geolab.operators import attend, stream_read
-from geolab.operators.attend import Attention, attention
+from geolab.operators import attend, attend_on, stream_read
+from geolab.operators.attend import Attention, attention, place_source
 from geolab.residuals.base import Sublayer, Views, takes_views
 from geolab.residuals.streams import StreamCoefficients, Streams
 from geolab.residuals.weights import Weight, put
+
+
+class Sources(NamedTuple):
+    """A state whose memory nobody else has, so that the next source is written beside the others.
+    """
+
+    x: Tensor  # (B, T, n, D)
+
+    def written(self) -> Tensor:
+        """(B, T, n, D)."""
+        return self.x
 
 
 class AttnRes(Streams):
@@ -76,6 +88,9 @@ class AttnRes(Streams):
         # the place that this sublayer writes to, and k
         self.slot, self.seen = 1 + index // block, 1 + math.ceil(index / block)
         self.opens = index % block == 0  # whether it is the first to write there
+        # a subclass may take another step
+        self.joins = all(getattr(type(self), name) is getattr(AttnRes, name)
+                         for name in ("forward", "coefficients", "step"))
         if index:  # the first sublayer reads x_0 alone
             shape = (width,) if self.queries == 1 else (self.queries, width)
             self.query = nn.Parameter(torch.empty(shape))
@@ -92,22 +107,33 @@ class AttnRes(Streams):
         return F.pad(x.unsqueeze(-2), (0, 0, 0, self.streams - 1))
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        update = sublayer(self._input(state, sublayer))
-        # a norm after the residual may have put its bias into a place that is still empty
-        source = update if self.opens else state.select(-2, self.slot) + update
-        # not by `stream_mix_write`: H = I would cost n² products
-        return state.select_scatter(source, -2, self.slot)
+        return self.step(state, sublayer).written()
 
-    def _input(self, state: Tensor, sublayer: Sublayer) -> Tensor | Views:
+    def step(self, state: Tensor | Sources, sublayer: Sublayer) -> Sources:
+        """Do the step of `forward` in a state that later sublayers write to in place."""
+        own = isinstance(state, Sources)
+        x, heard = self._read(state.x if own else state, sublayer)
+        update = sublayer(heard)
+        # a norm after the residual may have put its bias into a place that is still empty
+        source = update if self.opens else x.select(-2, self.slot) + update
+        # not by `stream_mix_write`: H = I would cost n² products
+        return Sources(place_source(x, source, self.slot, own and self.opens))
+
+    def _read(self, state: Tensor, sublayer: Sublayer) -> tuple[Tensor, Tensor | Views]:
+        """The state to go on with, and the sublayer's input."""
         # who replaces the coefficients sees them used
         if self.first or (self.queries == 1 and "coefficients" in vars(self)):
-            return stream_read(state, self.coefficients(state).read)
+            return state, stream_read(state, self.coefficients(state).read)
         if self.queries == 1:
-            return attend(state, self.query, self.how, self.seen)
+            return attend_on(state, self.query, self.how, self.seen)
         if not takes_views(sublayer):
             raise ValueError("queries must be 1 around a sublayer that takes one input for its "
                              "queries, keys and values, got 3")
-        return Views(*(attend(state, query, self.how, self.seen) for query in self.query))
+        found = []
+        for query in self.query:
+            state, heard = attend_on(state, query, self.how, self.seen)
+            found.append(heard)
+        return state, Views(*found)
 
     def coefficients(self, state: Tensor) -> StreamCoefficients:
         """With three queries the read is (B, T, 3, n)."""

@@ -126,6 +126,11 @@ class Residual(nn.Module, ABC):
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
         """state -> state, through one sublayer."""
 
+    def normed(self, state: Tensor, sublayer: Sublayer,
+               norm: Callable[[Tensor], Tensor]) -> Tensor:
+        """norm(self(state, sublayer)), in a post-norm network."""
+        return norm(self(state, sublayer))
+
     def observe(self, state: Tensor, sublayer: Sublayer) -> tuple:
         """The coefficients of this step as a named tuple, for the probes; () where it has none."""
         return self.coefficients(state) if hasattr(self, "coefficients") else ()
@@ -269,6 +274,11 @@ def untouched(module: nn.Module, called: bool = False) -> bool:
         for hook in hooks)
 
 
+def steps_as(residual: Residual, kind: type[Residual]) -> bool:
+    """Return whether a residual takes the step of this class, and nobody looks at its state."""
+    return type(residual).forward is kind.forward and untouched(residual)
+
+
 def joining(residuals: Iterable[Residual]) -> bool:
     """Return whether each of these residuals may leave the write of its state to the next one: all
     have a `step` that does, and nobody looks at a state in between.
@@ -294,10 +304,11 @@ def through(residuals: Sequence[Residual], x: Tensor, sublayers: Sequence[tuple]
     joined = all(len(sublayer) == 2 for sublayer in sublayers) and joining(residuals)
     state = first.expand(x) if first.first else x
     for residual, (norm, f, *after) in zip(residuals, sublayers, strict=True):
-        step = residual.step if joined else residual
-        state = step(state, Normed(f, norm))
-        for post_norm in after:
-            state = post_norm(state)
+        if after:
+            state = residual.normed(state, Normed(f, norm), *after)
+        else:
+            step = residual.step if joined else residual
+            state = step(state, Normed(f, norm))
     state = state.written() if joined else state
     if not last.last:
         return state

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.checks import require_count, require_number
-from geolab.operators import gated_read, widened
+from geolab.operators import gated_read, stream_write, widened
 from geolab.operators.gated_read import inverse_sizes
 from geolab.residuals.base import Sublayer
 from geolab.residuals.streams import Streams
@@ -103,8 +103,7 @@ class GatedStreams(Streams):
         else:
             u, normed = self.read(state)
             write = self.writes(normed)
-        update = sublayer(u)
-        return state + write.to(state.dtype).unsqueeze(-1) * update.unsqueeze(-2)
+        return stream_write(state, write, sublayer(u))
 
     def coefficients(self, state: Tensor) -> GatedStreamCoefficients:
         read, normed = self.read.weights(state)

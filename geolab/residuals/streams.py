@@ -8,13 +8,15 @@ Legend: B batch, T positions, D width, n streams.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
 from torch import Tensor
 
 from geolab.checks import require_count
-from geolab.operators import stream_mix_write, stream_read
-from geolab.residuals.base import Residual, Sublayer, parted
+from geolab.operators import post_norm, stream_read
+from geolab.operators.streams import Unwritten
+from geolab.residuals.base import Normed, Residual, Sublayer, parted, steps_as
 
 
 class StreamCoefficients(NamedTuple):
@@ -56,12 +58,21 @@ class Streams(Residual):
         return x.unsqueeze(-2).repeat_interleave(self.streams, dim=-2)
 
     def forward(self, state: Tensor, sublayer: Sublayer) -> Tensor:
-        sublayer = parted(sublayer)
+        return self.unwritten(state, parted(sublayer)).written()
+
+    def normed(self, state: Tensor, sublayer: Sublayer,
+               norm: Callable[[Tensor], Tensor]) -> Tensor:
+        if not steps_as(self, Streams):
+            return super().normed(state, sublayer, norm)
+        return post_norm(self.unwritten(state, parted(sublayer)), norm)
+
+    def unwritten(self, state: Tensor, sublayer: Normed) -> Unwritten:
+        """Do the step of `forward` without its write."""
         if self.joins and "coefficients" not in vars(self):  # a probe may put others in their place
-            return self.step(state, sublayer).written()
+            return self.step(state, sublayer)
         read, write, mix = self.coefficients(state)
         u = stream_read(state, read, norm=sublayer.norm)
-        return stream_mix_write(state, mix, write, sublayer.f(u))
+        return Unwritten(state, sublayer.f(u), (mix, write))
 
     @abstractmethod
     def coefficients(self, state: Tensor) -> StreamCoefficients:

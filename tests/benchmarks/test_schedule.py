@@ -14,6 +14,8 @@ VECTORS = {  # of a sublayer, at n streams: forward and backward
     "two phases, joined": lambda n: (3 * n + 2, 4 * n + 4),
     "two phases, joined, with a norm": lambda n: (3 * n + 2, 4 * n + 5),
     "two phases, joined, states recomputed": lambda n: (3 * n + 2, 7 * n + 6),
+    "a norm behind each sum": lambda n: (4 * n + 2, 7 * n + 4),
+    "a norm behind each sum, apart": lambda n: (6 * n + 2, 10 * n + 4),
     "TileKernels, ∂X in place": lambda n: (4 * n + 2, 9 * n + 3),
     "TileKernels, states recomputed": lambda n: (4 * n + 2, 10 * n + 5),
     "two phases, ∂Z written": lambda n: (3 * n + 2, 6 * n + 4),
@@ -71,6 +73,7 @@ def test_it_writes_what_it_prints(tmp_path, monkeypatch, capsys):
     schedule.main(["--streams", "4", "--out", str(tmp_path / "schedule.json")])
     rows = json.loads((tmp_path / "schedule.json").read_text())["rows"]
     assert [(row["schedule"], sum(row["vectors"])) for row in rows] == [
-        ("TileKernels, states recomputed", 63), ("TileKernels, ∂X in place", 57),
+        ("a norm behind each sum, apart", 70), ("TileKernels, states recomputed", 63),
+        ("TileKernels, ∂X in place", 57),
         ("two phases, ∂Z written", 42), ("floor, joined", 25)]
     assert capsys.readouterr().out.count("\n") == 2 + len(rows)

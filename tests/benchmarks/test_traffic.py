@@ -58,7 +58,8 @@ PARTS["hyper_join"] = (8 * 32 * 4 * 96 + 8 * 28 * 4 * 96 + 4 * 26, 12 * 28 * 4 *
 for name, vectors in (("stream_write_read", 4 + 1), ("stream_write_read, normed", 4 + 1 + 1)):
     LAUNCHES[name], KEPT[name], AGAIN[name] = (1, 2), (0, 4), (0, vectors)
 # forward writes the logarithm of each token's sum, and backward reads it, and u
-KEPT["attend"], AGAIN["attend"] = (1, 1), (0, 1)
+for attended in ("attend", "attend_on"):
+    KEPT[attended], AGAIN[attended] = (1, 1), (0, 1)
 # forward writes and reads the normed streams, and each backward kernel reads the logits and ∂u
 LAUNCHES["gated_read"], AGAIN["gated_read"] = (2, 2), (4, 2 * 4 + 1)
 # vectors that more programs than one ask for: the programs of a token's streams, for ∂u

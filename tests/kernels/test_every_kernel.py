@@ -88,8 +88,9 @@ def test_strided_arguments_are_read_as_they_are(device, name):
 
 
 # the places of the inputs that tokens may share; those of a group have the same leading axes
-SHARED = {"stream_read": [(1,)], "stream_mix": [(1,)], "stream_mix_write": [(1,), (2,)],
-          "stream_join": [(1,), (2,)], "gated_mix": [(1, 2, 3), (4, 5)],
+SHARED = {"stream_read": [(1,)], "stream_write": [(1,)], "stream_mix": [(1,)],
+          "stream_mix_write": [(1,), (2,)], "stream_join": [(1,), (2,)],
+          "gated_mix": [(1, 2, 3), (4, 5)],
           "delta_update": [(2,), (3,)], "delta_update, d_v = 4": [(2,), (3,)]}
 ONE_FOR_SOME = [lambda x: x[:, :1], lambda x: x[:1], lambda x: x[0], lambda x: x[0, 0]]
 

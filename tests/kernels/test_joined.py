@@ -247,7 +247,7 @@ def test_a_network_joins_all_its_sublayers(device):
         with context():
             assert called(lambda: model(x)) == calls
     behind, x = network(device, norm_at="post")  # the norm needs each state
-    assert called(lambda: behind(x))["stream_mix_write"] == 4
+    assert called(lambda: behind(x)) == {"constrained_join": 4, "post_norm": 4}
 
 
 @pytest.mark.parametrize("residual, options", [

@@ -11,7 +11,8 @@ from geolab import kernels
 HALVES = torch.bfloat16, torch.float16
 # n and d: one of each, several tiles, and no power of two; joined kernels are in test_joined
 STATES = [(1, 1), (2, 4100), (3, 130), (8, 24)]
-SIZES = {**dict.fromkeys(("stream_read", "stream_mix", "stream_mix_write"), STATES),
+SIZES = {**dict.fromkeys(("stream_read", "stream_write", "stream_mix", "stream_mix_write"),
+                         STATES),
          "stream_read, normed": [(2, 1100), (3, 130), (8, 24)],
          "gated_mix": [(2, 200), (4, 1100), (5, 64), (8, 24), (4, 1)],
          "delta_update": [(4, 1100), (4, 20000)], "delta_update, d_v = 4": [(4, 4100)],

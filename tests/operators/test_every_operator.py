@@ -25,9 +25,11 @@ from benchmarks.cases.streams import join
 from geolab import kernels, operators
 from geolab.kernels import launch
 from geolab.operators.attend import Attention
+from geolab.operators.gated_read import inverse_sizes
 from geolab.operators.joined import Form
 from geolab.operators.jpmhc import Turn
 from geolab.operators.polytope import shift_matrices
+from geolab.operators.streams import Unwritten
 
 N, D, EPS = 3, 6, 1e-5
 SINGLE, BROAD, HALF = torch.float32, torch.bfloat16, torch.float16
@@ -89,6 +91,21 @@ def read(found):
     return found.state, operators.stream_read(found.state, a, found.ports), a, *others
 
 
+class Own(NamedTuple):
+    """An RMS norm that is right at every scale, which PyTorch's isn't."""
+
+    weight: Tensor
+    eps: float
+
+    def __call__(self, z):
+        unit = inverse_sizes(z, 0.0, self.eps) * operators.widened(z)
+        return (self.weight * unit).to(z.dtype)
+
+
+def post_normed(x, update, gamma, given=None):
+    return operators.post_norm(Unwritten(x, update, given), Own(gamma, EPS))
+
+
 def gate():
     return torch.rand(N)
 
@@ -114,6 +131,10 @@ EXAMPLES = {
         lambda n, draw: (draw(N, n + 1, D), draw(D)), each(2),
         lambda x, w: operators.attend(x, w, Attention(EPS, True, True, True), x.shape[-2] - 1),
         noisy=True, bounded=(1,), loud=True),
+    "attend_on": Example(
+        lambda n, draw: (draw(N, n, D), draw(D)), each(2),
+        lambda x, w: operators.attend_on(x, w, Attention(EPS), x.shape[-2]), noisy=True,
+        bounded=(1,), loud=True),
     "gated_read": Example(
         lambda n, draw: (draw(N, n, D), draw(n, D), draw(N, n, D)), [(0, 0, 0), (1, 0, 0)],
         lambda x, w, logits: gated_read.read(x, w, logits), noisy=True, loud=True),
@@ -195,6 +216,14 @@ EXAMPLES = {
                                    lambda z: operators.permutation_mixture(
                                        z, {1: 1, 2: 2, 24: 4}[z.shape[-1]]),
                                    streams=(1, 2, 4), noisy=True),
+    "post_norm": Example(
+        lambda n, draw: (draw(N, n, D), draw(N, D), draw(D), draw(N, n + 1, n)),
+        # where nothing but h is left of a stream, its norm has hardly a gradient
+        [(0, 0, 1, 0), (0, 0, 0, 1), (1, 1, 0, 0)], post_normed, noisy=True,
+        loud=True),
+    "post_norm, x + h": Example(lambda n, draw: (draw(N, D), draw(N, D), draw(D)),
+                                [*each(3), (1, 1, 0)], post_normed, streams=VECTOR, noisy=True,
+                                loud=True),
     "reflect": Example(lambda n, draw: (draw(N, n), draw(N, n)), [(1, 0)], units=(1,)),
     "rms_linear": Example(lambda n, draw: (draw(N, n), draw(3, n)), each(2),
                           lambda *x: operators.rms_linear(*x, EPS), noisy=True, loud=True),
@@ -224,6 +253,8 @@ EXAMPLES = {
     "stream_write_read": Example(
         lambda n, draw: (draw(N, n, D), draw(N, n + 1, n), draw(N, D), draw(N, n)),
         [*each(4), (1, 0, 1, 0)], write_read.run, noisy=True),
+    "stream_write": Example(lambda n, draw: (draw(N, n, D), draw(N, n), draw(N, D)),
+                            [*each(3), (1, 0, 1)]),
     "unit_direction": Example(lambda n, draw: (draw(N, n),), [(1,)], noisy=True,
         loud=True),
     "unit_direction, guarded": Example(lambda n, draw: (draw(N, n),), [(1,)],
@@ -234,10 +265,11 @@ EXAMPLES["jpmhc_join, exact"] = EXAMPLES["jpmhc_join"]._replace(
     call=lambda *x: jpmhc.join(*x, turn=Turn(eps=EPS, exact=True)), streams=(4,))
 TOOLS = {"outside_autocast", "recomputed", "widened"}  # they compute nothing
 KEEPS = {  # the dtype of its inputs; the others answer in float32 at least
-    "attend", "constrained_join", "delta_layer", "delta_matrix", "delta_shortcut", "delta_update",
-    "diagonal_update", "gated_mix", "gated_read", "householder_matrix", "hyper_join", "jpmhc_join",
-    "midpoint_penalty", "reflect", "skew", "stream_generate", "stream_join", "stream_mix",
-    "stream_mix_write", "stream_read", "stream_write_read"}
+    "attend", "attend_on", "constrained_join", "delta_layer", "delta_matrix", "delta_shortcut",
+    "delta_update", "diagonal_update", "gated_mix", "gated_read", "householder_matrix",
+    "hyper_join", "jpmhc_join", "midpoint_penalty", "post_norm", "reflect", "skew",
+    "stream_generate", "stream_join", "stream_mix", "stream_mix_write", "stream_read",
+    "stream_write", "stream_write_read"}
 READS_NUMBERS = {"delta_matrix", "householder_matrix", "reflect"}  # to refuse another length
 TWINS = [name for name in EXAMPLES if name.split(",")[0] in kernels.TWINS]
 every_example = pytest.mark.parametrize("name", EXAMPLES)

@@ -172,6 +172,12 @@ def written(x, h, b, update):
     return h @ x + outer(b, update)
 
 
+def normed_behind(x, update, gamma, rows=None):
+    """The norm of H x + b ⊗ h, or of x + h."""
+    z = x + update if rows is None else written(x, rows[..., :-1, :], rows[..., -1, :], update)
+    return gamma * over_rms(z, EPS)
+
+
 def read(x, a):
     return torch.einsum("...n,...nd->...d", a, x)
 
@@ -231,6 +237,7 @@ def squared(of):
 FORMULAS = {
     "attend": attended,
     "attend, normed": attended_normed,
+    "attend_on": lambda x, w: (x, attended(x, w)),
     "blend": blend,
     "gated_read": gated,
     "cayley_iterated": iterated,
@@ -265,6 +272,8 @@ FORMULAS = {
     "midpoint_penalty": lambda gate: 1 - (2 * gate - 1)**2,
     "orthostochastic": orthostochastic,
     "permutation_mixture": permuted,
+    "post_norm": normed_behind,
+    "post_norm, x + h": normed_behind,
     "reflect": lambda x, k: (reflection(k) @ x.unsqueeze(-1)).squeeze(-1),
     "rms_linear": partial(generated, eps=EPS),
     "rms_linear, unguarded": partial(generated, eps=0.0),
@@ -277,6 +286,7 @@ FORMULAS = {
     "stream_mix": lambda x, h: torch.einsum("...mn,...nd->...md", h, x),
     "stream_mix_write": written,
     "stream_read": read,
+    "stream_write": lambda x, b, update: x + outer(b, update),
     "stream_write_read": lambda x, given, update, a: (
         z := written(x, given[..., :-1, :], given[..., -1, :], update), read(z, a)),
     "unit_direction": direction,
@@ -306,9 +316,11 @@ def test_inputs_may_be_strided_and_stay_as_they_were(name):
 
 
 OF_ALL_TOKENS = {  # an operator, and the places of the inputs that all tokens share
-    "attend": (1,), "constrained_join": (3, 4, 5), "delta_layer": (4, 5, 6, 7),
-    "diagonal_update": (3,), "gated_read": (1,), "hyper_join": (3, 4, 5),
-    "jpmhc_join": (3, 4, 5, 6, 7), "rms_linear": (1,), "stream_generate": (1,), "stream_join": (4,)}
+    "attend": (1,), "attend_on": (1,), "constrained_join": (3, 4, 5),
+    "delta_layer": (4, 5, 6, 7), "diagonal_update": (3,), "gated_read": (1,),
+    "hyper_join": (3, 4, 5),
+    "jpmhc_join": (3, 4, 5, 6, 7), "post_norm": (2,), "rms_linear": (1,),
+    "stream_generate": (1,), "stream_join": (4,)}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -329,8 +341,8 @@ def test_leading_axes_are_one_token_each(name):
         assert none[place].shape == (0, *wanted.shape[1:])
 
 
-FEWER = {"stream_read": [(1,)], "stream_mix": [(1,)], "stream_mix_write": [(1,), (2,)],
-         "gated_mix": [(1, 2, 3), (4, 5)]}
+FEWER = {"stream_read": [(1,)], "stream_write": [(1,)], "stream_mix": [(1,)],
+         "stream_mix_write": [(1,), (2,)], "gated_mix": [(1, 2, 3), (4, 5)]}
 
 
 @pytest.mark.parametrize("name", FEWER)
