@@ -214,8 +214,8 @@ def above_one_stream(gains: Mapping[str, tuple], loss: float, setting: str) -> H
                   va="center", fontsize=10)
     axes.axvline(0, color="black", linewidth=1)
     axes.text(0.001, 0.5, "one stream", fontsize=10)
-    axes.set(yticks=[0, -1, -2], yticklabels=names.values(), ylim=(-2.5, 1), xlim=(-0.04, 0.08),
-             xticks=[-0.04, -0.02, 0, 0.02, 0.04, 0.06],
+    axes.set(yticks=[0, -1, -2], yticklabels=names.values(), ylim=(-2.5, 1), xlim=(-0.03, 0.1),
+             xticks=[-0.02, 0, 0.02, 0.04, 0.06, 0.08],
              xlabel="nats per byte above one stream (right: worse)")
     axes.grid(axis="y", visible=False)
     return show(figure, "Loss above that of one stream. For HC, and for mHC from its published "
