@@ -80,7 +80,8 @@ class HyperConnections(Streams):
         else:
             read, write, mix = self.coefficients(state.x if isinstance(state, Unwritten) else state)
             z, u = stream_write_read(state, read, sublayer.norm)
-            given = mix, write
+            # a copy, since a sharded layer has no parameters left when the next layer writes
+            given = torch.cat([mix, write.unsqueeze(-2)], dim=-2)
         return Unwritten(z, sublayer.f(u), given)
 
     def maps(self) -> Maps:
