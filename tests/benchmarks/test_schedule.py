@@ -60,6 +60,11 @@ def test_hyper_connections_and_jpmhc_take_few_launches_more():
     assert schedule.launches("jpmhc", N=80, d=640) == (6, 11)
 
 
+def test_a_norm_behind_the_residual_takes_one_launch_there_and_two_back():
+    assert schedule.launches("additive", N=80, d=640, post=True) == (1, 2 + 1)  # and adds up
+    assert schedule.launches("mhc", N=80, d=640, iterations=2, post=True) == (3 + 1, 4 + 2)
+
+
 def test_delta_residuals_take_fewer_launches_where_a_kernel_makes_value_and_rate():
     assert schedule.launches("delta", N=80, d=640) == (17, 35)
     longer = schedule.launches("delta", N=80, d=640, value="linear")
