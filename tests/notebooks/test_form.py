@@ -10,6 +10,7 @@ from studies.engine.closure import closure
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST = 35  # lines per cell, which fit a screen
+SPACED = re.compile(r"(?<![\d.])\d{1,3} \d{3}(?!\d)")
 PLUMBING = re.compile(r"^\s*%|^\s*!|\bplt\.|matplotlib\.pyplot", re.M)
 
 
@@ -34,6 +35,11 @@ def test_no_cell_is_longer_than_a_screen_or_holds_plumbing(notebook):
     for cell in notebook.code:
         assert len(cell["source"].splitlines()) <= LONGEST, cell["source"]
         assert not PLUMBING.search(cell["source"]), cell["source"]
+
+
+def test_a_large_number_has_a_comma_so_that_no_screen_breaks_it(notebook):
+    for cell in notebook.cells:
+        assert not SPACED.search(cell["source"]), cell["source"]
 
 
 def test_setup_is_the_first_code_cell_and_leaves_the_page(notebook):
