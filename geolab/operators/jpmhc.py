@@ -18,6 +18,7 @@ from geolab.checks import (
     require_count,
     require_leading,
     require_number,
+    require_option,
     require_width,
     require_write,
 )
@@ -36,7 +37,7 @@ class Turn:
         temperature: τ.
         eps: the guard of the layer norm.
         exact: whether H is the limit of the steps, `cayley_skew4`, for four streams.
-    Raises: ValueError for a number outside its range.
+    Raises: ValueError for a number outside its range, and for an exact that isn't True or False.
     """
 
     steps: int = 2
@@ -50,6 +51,7 @@ class Turn:
         for name in ("alpha", "temperature"):
             require_number(name, getattr(self, name), 0, strict=True)
         require_number("eps", self.eps, 0)
+        require_option("exact", self.exact, (True, False))
 
     def matrix(self, w: Tensor) -> Tensor:
         """H of the skew-symmetric W = C − Cᵀ: (..., n, n) -> (..., n, n)."""

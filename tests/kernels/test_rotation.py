@@ -74,3 +74,9 @@ def test_another_number_of_streams_is_refused(device, mode):
     with (kernels.use(mode),
           pytest.raises(ValueError, match="state must have 4 streams where the turn is exact")):
         join(0.1)(*given("jpmhc_join", (3,), device, n=3))
+
+
+@pytest.mark.parametrize("wrong", ["yes", 2, None])
+def test_exact_is_true_or_false(wrong):
+    with pytest.raises(ValueError, match=f"exact must be one of True, False, got {wrong!r}"):
+        Turn(exact=wrong)
