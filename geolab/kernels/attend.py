@@ -141,8 +141,8 @@ def _forward(X, W, U, SIZE, N, k, d, eps, scale, factor, n: tl.constexpr, NORMED
 def _backward(G, X, W, U, SIZE, LATER, GX, GW, N, share, k, d, eps, scale, factor, n: tl.constexpr,
               NORMED: tl.constexpr, ADDED: tl.constexpr, TOKENS: tl.constexpr,
               FEATURES: tl.constexpr):
-    """Write the gradient of X, which where there is no source is that from later or zero, and a
-    part of that of w.
+    """Write the gradient of X and a part of that of w. In places without a source the gradient of X
+    is that of later sublayers, or zero.
     """
     feature, first = tl.arange(0, FEATURES), tl.program_id(0).to(tl.int64) * share
     w = tl.load(W + feature, mask=feature < d, other=0.0)[None, :]

@@ -1,5 +1,5 @@
-"""The gradient of a write H X + b ⊗ h of more streams than one pass takes back with the generator,
-or of one without a generator behind it.
+"""The gradient of a write H X + b ⊗ h by itself: of five to eight streams, which one pass can't
+take back together with the generator, or where no generator reads Z.
 
 With eight streams, `joined`'s backward pass would hold 72 sums per token for H and b beside the
 gradient of W. So the gradient of Z is written, and this kernel reads it:

@@ -51,7 +51,7 @@ def attend(x: Tensor, query: Tensor, how: Attention, sources: int | None = None)
 
 
 def attend_on(x: Tensor, query: Tensor, how: Attention, sources: int) -> tuple[Tensor, Tensor]:
-    """x and u, of sources that others read after.
+    """x and u, where later sublayers read the same sources.
 
     Go on with the x that this returns. It equals x, and the kernel adds up all gradients that come
     back to it.

@@ -103,7 +103,7 @@ def _require_read(x: Tensor, weights: Tensor, norm: Callable | None) -> None:
 
 def stream_write_read(state: Tensor | Unwritten, weights: Tensor,
                       norm: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """Z = H X + b ⊗ h, and what the next sublayer reads of it with an a that doesn't depend on Z.
+    """Z = H X + b ⊗ h, and what the next sublayer reads of Z. Its weights a don't depend on Z.
 
     Arguments:
         state: X, H, b and h, or a Z that is written already.

@@ -56,7 +56,7 @@ def over_steps() -> HTML:
     axes.axhline(0, color="black", linewidth=1)
     told = []
     for name, (said, color, line, marker) in RACERS.items():
-        mean, half = _gains(name)
+        mean, half = gains_over_steps(name)
         axes.errorbar(STEPS, mean, yerr=half, color=color, linestyle=line, marker=marker,
                       elinewidth=1, label=said)
         told.append(f"{said} {_listed(mean)}")
@@ -65,10 +65,10 @@ def over_steps() -> HTML:
     return show(figure, f"The gain over the plain sum after {', '.join(map(str, STEPS))} steps: "
                         f"{'; '.join(told)}.",
                 caption="Bars: 95 % intervals, each for itself. Delta with four channels lies far "
-                        f"above the picture: {_listed(_gains('delta-matrix')[0])}.")
+                        f"above the picture: {_listed(gains_over_steps('delta-matrix')[0])}.")
 
 
-def _gains(name: str) -> np.ndarray:
+def gains_over_steps(name: str) -> np.ndarray:
     """(2, steps): the mean over seeds of the gain, and its interval's half width."""
     curves = {run["seed"]: run["validation_loss"] for run in STORED["text"]["runs"]
               if run["model"] == name}
