@@ -164,6 +164,21 @@ def test_training_lowers_the_loss_reaches_every_parameter_and_leaves_nothing_beh
     assert reached[1] | reached[2] == every
 
 
+@pytest.mark.parametrize("name, options", FORMS)
+def test_a_joined_step_leaves_no_memory_of_its_parameters(name, options):
+    """A sharded layer frees them behind its step, and the next layer writes the state."""
+    def held(state):
+        return [state] if isinstance(state, torch.Tensor) else [
+            tensor for part in state or () for tensor in held(part)]
+
+    made = stack(name, **options)
+    state = made[0].expand(normal(1, 4, 16))
+    for residual in (one for one in made if one.joins):
+        state = residual.step(state, Normed(torch.tanh))
+        own = {p.untyped_storage().data_ptr() for p in residual.parameters()}
+        assert own.isdisjoint(tensor.untyped_storage().data_ptr() for tensor in held(state))
+
+
 @every_residual
 def test_every_parameter_of_a_residual_acts_around_a_plain_function(name):
     """Nothing waits for a sublayer of the backbone: the residual computes its whole equation."""
