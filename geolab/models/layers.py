@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from geolab.models.config import TransformerConfig
+from geolab.operators.precision import outside_autocast, widened
 from geolab.residuals import Normed, Residual, Views
 from geolab.residuals.weights import matrix
 
@@ -61,6 +62,19 @@ def rotate(x: Tensor, base: float = 1e4) -> Tensor:
     return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
 
 
+def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
+    """softmax(q kᵀ / √E) v of (B, H, T, E) each, where position t sees 1 … t if it is causal.
+
+    On a CPU half precision is computed in float32, since PyTorch's backward pass takes longer in
+    bfloat16.
+    """
+    if q.device.type != "cpu":
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    with outside_autocast(q):
+        y = F.scaled_dot_product_attention(widened(q), widened(k), widened(v), is_causal=causal)
+    return y.to(v.dtype)
+
+
 class Attention(nn.Module):
     """Multi-head self-attention, causal unless the configuration says otherwise."""
 
@@ -97,7 +111,7 @@ class Attention(nn.Module):
             q, k = rotate(q), rotate(k)
         if self.config.qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.config.causal)
+        y = attention(q, k, v, self.config.causal)
         return F.linear(y.transpose(1, 2).reshape(B, T, D), fold(self.out(), after=after))
 
 

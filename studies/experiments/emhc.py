@@ -15,11 +15,12 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from geolab.distributed import Engine
 from geolab.models import ContinuousModel, Transformer, TransformerConfig
 from geolab.probes import future_influence, norm_drift, operators_by_layer
 from geolab.tasks import Echo, Gyroscope, NearPi, Task
 from geolab.training import Budget
-from studies.claims.configurations import EMHC, EMHC_BUDGET, EMHC_SEEDS
+from studies.claims.configurations import EMHC, EMHC_BUDGET, EMHC_PUBLISHED, EMHC_SEEDS
 from studies.claims.repeated import over_seeds
 from studies.engine.arm import Arm, comparison
 from studies.engine.decay import every_matrix_decays
@@ -34,7 +35,7 @@ CAUSAL = PUBLISHED | {"pool": "causal"}
 # options of the block that hold for every operator
 BLOCK = {name: CAUSAL[name] for name in ("pool", "hidden_ratio", "maps")}
 FREE = CAUSAL | {"penalty": 0.0}
-MODELS: dict[str, Model] = {
+SMALL: dict[str, Model] = {
     "additive": ("additive", {}),
     "additive, 3 blocks": ("additive", {}),
     "delta, leak": ("benchmark-delta", {"pool": "sequence"}),
@@ -54,8 +55,15 @@ MODELS: dict[str, Model] = {
     "delta, own form": ("delta", {}),
     "jpmhc, H = I": ("benchmark-jpmhc", {"alpha": 1e-12}),  # its transform within 1e-9 of I
 }
-MAIN = tuple(MODELS)[:11]
-ON_ECHO = tuple(MODELS)[:-1]
+# at the paper's size the public code's four nets, and its JPmHC that is as wide as its streams
+FOUR_NETS = EMHC_PUBLISHED["emhc-hybrid-published"].options
+MODELS: dict[str, dict[str, Model]] = {"cpu": SMALL, "paper": SMALL | {
+    "jpmhc": ("benchmark-jpmhc", EMHC_PUBLISHED["emhc-jpmhc-published"].options),
+    "hybrid, leak": ("emhc-hybrid", FOUR_NETS),
+    "hybrid, free": ("emhc-hybrid", FOUR_NETS | {"pool": "causal", "penalty": 0.0}),
+}}
+MAIN = tuple(SMALL)[:11]
+ON_ECHO = tuple(SMALL)[:-1]
 TABLE_MODELS = {"GPT": "additive", "DDL": "delta, leak", "mHC": "mhc", "JPmHC": "jpmhc",
                 "E-MHC-Geo": "hybrid, leak"}
 # tasks that can tell whether a model rotates
@@ -85,6 +93,8 @@ SHORT = Budget(steps=300)
 BUDGETS = {"cpu": {"echo": SHORT, "near_pi_single": SHORT, "near_pi_multi": SHORT,
                    "gyroscope": Budget(steps=3000, evaluate_every=250)},
            "paper": dict.fromkeys(TASKS["paper"], EMHC_BUDGET)}
+# The public code trains in bfloat16
+ENGINES = {"cpu": Engine(), "paper": Engine(precision="bfloat16")}
 # Ten times the steps have fewer seeds
 PROTOCOLS = {"cpu": dict.fromkeys(TASKS["cpu"], Protocol()) | {"gyroscope": Protocol.eight()},
              "paper": dict.fromkeys(TASKS["paper"], Protocol.stated(EMHC_BUDGET.lr, EMHC_SEEDS))}
@@ -157,12 +167,12 @@ def builds(size: str, name: str, models: Mapping[str, Model]) -> Builds:
     """Models for a task of the benchmark."""
     dim = TASKS[size][name].dim
     return {arm: partial(build, size, residual, options,
-                         blocks(size, arm) if arm in MODELS else LAYERS[size][residual], dim)
+                         blocks(size, arm) if arm in MODELS[size] else LAYERS[size][residual], dim)
             for arm, (residual, options) in models.items()}
 
 
 def blocks(size: str, arm: str) -> int:
-    residual = MODELS[arm][0]
+    residual = MODELS[size][arm][0]
     return LAYERS[size]["emhc-hybrid" if arm == "additive, 3 blocks" else residual]
 
 
@@ -178,24 +188,22 @@ def arms(name: str, size: str) -> list[Arm]:
                             "gyroscope": ON_GYROSCOPE}[name]
     if size == "paper":
         names = [*TABLE_MODELS.values(), "hybrid, free", "maps only"]
-    models = builds(size, name, {arm: MODELS[arm] for arm in names})
+    models = builds(size, name, {arm: MODELS[size][arm] for arm in names})
     models["maps only"] = partial(without_operator, models["maps only"])
     task = TASKS[size][name]
     return comparison(name, models, task, BUDGETS[size][name], PROTOCOLS[size][name],
-                      measure=partial(measure, task), untrained=partial(operators, task))
+                      measure=partial(measure, task), untrained=partial(operators, task),
+                      engine=ENGINES[size])
 
 
-# the evaluation of the last loss at the paper's size, and its precision
-MEASURED = ("The last validation loss, over all validation sequences; the paper takes the best "
-            "one, over 40 drawn batches each. 32-bit numbers, where its code trains in bfloat16.")
 DIFFERS = {
     "cpu": "16 numbers per vector, 32 positions, width 32, a thirtieth of the parameters, batches "
            "of 16 instead of 64, and other numbers of steps.",
-    "paper": f"{MEASURED} JPmHC has 128 features outside its streams, not 512, and one "
-             "generator stands for the hybrid's four nets.",
+    "paper": "The last validation loss, over all validation sequences; the paper takes the best "
+             "one, over 40 drawn batches each.",
 }
 NORMS_DIFFER = {"cpu": DIFFERS["cpu"], "paper": "The JPmHC is that of table 6; the paper has an "
-                "earlier one here. 32-bit numbers."}
+                "earlier one here."}
 ROWS = {  # task -> the paper's table, its row, and the task in words
     "echo": ("emhc-table-6-stability", "stability", "echo"),
     "gyroscope": ("emhc-table-6-gyroscope", "gyroscope", "the gyroscope"),
@@ -207,7 +215,7 @@ ROWS = {  # task -> the paper's table, its row, and the task in words
 def arrange(name: str, found: dict[str, dict], tasks: Mapping[str, Task], size: str) -> dict:
     content, task = found[name], tasks[name]
     models = {arm: (residual, blocks(size, arm), options)
-              for arm, (residual, options) in MODELS.items() if arm in content["parameters"]}
+              for arm, (residual, options) in MODELS[size].items() if arm in content["parameters"]}
     return content | {"models": models, "floor": task.bayes_floor(), "baselines": task.baselines(),
                       "reproduces": repeated(name, content["runs"], size)}
 

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from geolab import kernels
 from geolab.models import ContinuousModel, PointModel, TokenModel, Transformer, TransformerConfig
-from geolab.models.layers import MLP, Layer
+from geolab.models.layers import MLP, Layer, attention
 from geolab.penalties import collect_penalties
 from geolab.probes import future_influence, influence
 from geolab.residuals import REGISTRY, Additive
@@ -110,6 +110,20 @@ def test_an_output_reads_all_of_its_past_and_without_the_mask_the_future(build, 
     assert influence(model, x)[torch.ones(7, 7).tril() > 0].min() > 0
     model = shaken(build(backbone, causal=False), 0.1)
     assert future_influence(model, x) > 1e-5 * influence(model, x).max()
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_attention_under_autocast_is_rounded_once_to_the_dtype_it_has(dtype, causal):
+    q, k, v = normal(3, 2, 2, 7, 8).to(dtype)
+    logits = q.double() @ k.double().mT / 8**0.5
+    if causal:
+        logits = logits.masked_fill(torch.ones(7, 7).triu(1).bool(), -math.inf)
+    wanted = logits.softmax(-1) @ v.double()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attention(q, k, v, causal)
+    assert found.dtype == dtype
+    assert_close(found.double(), wanted, rtol=0.51 * torch.finfo(dtype).eps, atol=1e-6)
 
 
 @pytest.mark.parametrize("norm", ["rms", "layer"])
