@@ -2,6 +2,7 @@
 
 from studies.experiments import (
     delta,
+    delta_medium,
     delta_million,
     delta_pools,
     echo,
@@ -32,6 +33,7 @@ from studies.experiments import (
 
 STUDIES = {study.name: study for study in (
     delta.STUDY,
+    delta_medium.STUDY,
     delta_million.STUDY,
     delta_pools.STUDY,
     echo.STUDY,

@@ -6,14 +6,16 @@ from shared_studies import arm_of
 
 from geolab.probes.shortcut import operators_by_layer
 from studies.claims.configurations import CONFIGURATIONS, DDL_VARIANTS
+from studies.experiments import delta_medium
 from studies.experiments.delta import STUDY
 
 
 @pytest.mark.parametrize("name", DDL_VARIANTS)
-def test_the_size_paper_trains_the_published_configurations(name):
-    with torch.device("meta"):  # a model of the paper takes half a gigabyte
-        ours = arm_of(STUDY, "text", name, "paper").build().trunk
-        published = CONFIGURATIONS[f"ddl-small-{name}"].trunk()
+@pytest.mark.parametrize("study, size", [(STUDY, "small"), (delta_medium.STUDY, "medium")])
+def test_the_size_paper_trains_the_published_configurations(study, size, name):
+    with torch.device("meta"):  # a model of the paper takes half a gigabyte, or more than one
+        ours = arm_of(study, "text", name, "paper").build().trunk
+        published = CONFIGURATIONS[f"ddl-{size}-{name}"].trunk()
     assert ours.config == published.config and repr(ours) == repr(published)
 
 
