@@ -36,6 +36,8 @@ class Engine:
     def __post_init__(self):
         require_option("precision", self.precision, ("float32", "bfloat16"))
         require_count("accumulate", self.accumulate)
+        require_option("shard", self.shard, (True, False))
+        require_option("compile", self.compile, (True, False))
 
     def cast(self, device: torch.device) -> torch.autocast:
         """The context in which a forward pass runs."""

@@ -35,9 +35,13 @@ def collect_penalties() -> Iterator[list[Tensor]]:
 def add_penalty(penalty: Tensor) -> None:
     """Add a scalar to the training loss. This is a no-op when no collector is open.
 
-    Raises: RuntimeError where gradients are off and were on when the collector was opened, as
-        inside reentrant checkpointing: the penalty would be counted and teach nothing.
+    Raises: ValueError for anything but a scalar tensor; RuntimeError where gradients are off and
+        were on when the collector was opened, as inside reentrant checkpointing: the penalty would
+        be counted and teach nothing.
     """
+    if not isinstance(penalty, Tensor) or penalty.ndim:
+        got = f"shape {tuple(penalty.shape)}" if isinstance(penalty, Tensor) else f"{penalty!r}"
+        raise ValueError(f"penalty must be a scalar tensor, got {got}")
     if not _open.collectors or _in_backward():
         return
     penalties, with_gradients = _open.collectors[-1]

@@ -26,18 +26,22 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from geolab import distributed
-from geolab.checks import model_options, options, require_count
+from geolab.checks import model_options, options, require_count, require_number
 from geolab.distributed import Engine
+from geolab.files import read_tensors, whole
 from geolab.penalties import collect_penalties
 from geolab.residuals import decaying
 from geolab.tasks import Task
+
+ENTRIES = ("options", "draws", "random", "history", "model", "optimizer")  # of a checkpoint
 
 
 @dataclass(frozen=True)
 class Budget:
     """The options of a training run.
 
-    Raises: ValueError for steps, batch or evaluate_every below 1, and for lr or clip not above 0.
+    Raises: ValueError for steps, batch or evaluate_every below 1, for lr or clip not above 0, and
+        for a negative warmup, lr_end or weight_decay.
     """
 
     steps: int = 300             # updates
@@ -52,9 +56,12 @@ class Budget:
     def __post_init__(self):
         for name in ("steps", "batch", "evaluate_every"):
             require_count(name, getattr(self, name))
-        for name in ("lr", "clip"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        require_count("warmup", self.warmup, 0)
+        require_number("lr", self.lr, 0, strict=True)
+        if self.clip != math.inf:  # without a bound
+            require_number("clip", self.clip, 0, strict=True)
+        for name in ("lr_end", "weight_decay"):
+            require_number(name, getattr(self, name), 0)
 
     def learning_rate(self, step: int) -> float:
         """The learning rate of a step, counted from 0."""
@@ -89,10 +96,11 @@ class History:
         return self.validation_loss[-1]
 
 
+@torch.inference_mode(False)  # it trains wherever it is called
 def fit(model: nn.Module, task: Task, budget: Budget = Budget(), seed: int = 0, *,
         checkpoint: str | Path | None = None, save_every: int = 100, progress: bool = True,
         engine: Engine = Engine()) -> History:
-    """Train `model` in place.
+    """Train `model` in place, and leave it in eval mode.
 
     Under torchrun every process calls this with a model of its own, built in the same way. Together
     they train on the batches that a single process would draw, and every process gets the losses of
@@ -112,15 +120,25 @@ def fit(model: nn.Module, task: Task, budget: Budget = Budget(), seed: int = 0, 
         engine: precision, micro-batches, sharding, compilation. A sharded model stays sharded; its
             checkpoint holds whole tensors.
     Returns: the History.
-    Raises: ValueError for a checkpoint of another run, with the option that differs, and for a
+    Raises: ValueError for a checkpoint of another run, with the option that differs, or a damaged
+            one; for a model without parameters to train, a task without training examples, and a
             batch that processes and micro-batches don't divide evenly.
+        OSError, before the first step, for a checkpoint that can't be written.
         FloatingPointError for a loss or gradient that is not finite, on every process and before
             the update: the model keeps its last good weights, the checkpoint its last save.
         KeyboardInterrupt after an interruption, once the step is done and saved.
     """
+    require_count("save_every", save_every)
+    require_count("seed", seed, -2**63)
+    require_number("seed", seed, high=2**63 - 1)
+    if not any(p.requires_grad for p in model.parameters()):
+        raise ValueError("model must have parameters that require gradients, got "
+                         f"{type(model).__name__} with none")
     run = _Run(model, task, budget, seed, checkpoint, engine)
     run.resume()
     history = run.history
+    if history.steps < budget.steps:
+        run.require_place()
     bar = tqdm(total=budget.steps, initial=history.steps, leave=False, mininterval=0.5,
                disable=not progress or distributed.rank() > 0)
     with bar, _interrupts_held() as pressed:
@@ -138,6 +156,7 @@ def fit(model: nn.Module, task: Task, budget: Budget = Budget(), seed: int = 0, 
                     else "not saved; give fit a checkpoint to be able to go on"
                 done = f"stopped after step {history.steps} of {budget.steps}"
                 raise KeyboardInterrupt(f"{done}, {kept}")
+    model.eval()  # after a run that was read, too
     return history
 
 
@@ -177,7 +196,7 @@ class _Run:
     def __init__(self, model: nn.Module, task: Task, budget: Budget, seed: int,
                  checkpoint: str | Path | None, engine: Engine):
         self.model, self.task, self.budget, self.engine = model, task, budget, engine
-        self.path = Path(checkpoint) if checkpoint else None
+        self.path = None if checkpoint is None else Path(checkpoint)
         self.device = next(model.parameters()).device
         own = distributed.join(self.device.type)
         self.rank, self.world = distributed.rank(), distributed.world()
@@ -186,6 +205,8 @@ class _Run:
                              f"{self.device}: geolab.distributed.join(\"cuda\") returns it")
         require_shares(budget.batch, engine)
         train = () if hasattr(task, "batches") else task.sample("train")
+        if len(train) and not len(train[0]):
+            raise ValueError(f"task must have training examples, got none from {task!r}")
         self.train = [t.to(self.device) for t in train]
         validation = task.sample("validation")
         self.validation_size = len(validation[0])
@@ -271,6 +292,15 @@ class _Run:
         self.history.evaluated_at.append(self.history.steps)
         self.history.validation_loss += distributed.mean(loss)
 
+    def require_place(self) -> None:
+        """Make the checkpoint's folder. Raises: OSError where the file can't be written there."""
+        if self.path is None or self.rank > 0:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(self.path.parent, os.W_OK):
+            raise PermissionError(f"checkpoint {self.path} must lie in a folder that can be "
+                                  "written to")
+
     def save(self) -> None:
         """Write the checkpoint. No process continues or ends before the file is there."""
         if self.path is None:
@@ -280,10 +310,8 @@ class _Run:
                    "history": {**asdict(self.history), "budget": None},
                    **distributed.whole_state(self.model, self.optimizer)}
         if self.rank == 0:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            partial = self.path.with_suffix(self.path.suffix + ".partial")
-            torch.save(content, partial)
-            os.replace(partial, self.path)  # if a save is interrupted, the earlier file stays whole
+            with whole(self.path) as partial:
+                torch.save(content, partial)
         distributed.barrier()
 
     def resume(self) -> None:
@@ -299,10 +327,11 @@ class _Run:
                              f"got one that {self.world * seen:.0f} of {self.world} see")
         if not seen:
             return
-        saved = torch.load(self.path, map_location="cpu", weights_only=True, mmap=self.world > 1)
-        if "options" not in saved:
-            raise ValueError(f"checkpoint {self.path} has no entry 'options': another version of "
-                             "geolab wrote it. Name another file, or delete it")
+        saved = read_tensors(self.path, map_location="cpu", mmap=self.world > 1)
+        lacks = [name for name in ENTRIES if not isinstance(saved, dict) or name not in saved]
+        if lacks:
+            raise ValueError(f"checkpoint {self.path} has no entry {lacks[0]!r}: another version "
+                             "of geolab wrote it. Name another file, or delete it")
         found = saved["options"]
         for name in {**self.options, **found}:
             there, asked = found.get(name, "not there"), self.options.get(name, "nothing")

@@ -21,6 +21,7 @@ INSIDES = {"__globals__", "__code__", "__file__", "getsource"}
 # so arrows between rooms can't make a circle.
 ROOMS = {
     "checks": "",
+    "files": "",
     "penalties": "",
     "kernels": "checks",
     "operators": "checks kernels",
@@ -28,12 +29,12 @@ ROOMS = {
     "tasks": "checks",
     "probes": "checks kernels operators",
     "residuals": "checks penalties operators",
-    "graft": "checks residuals",
-    "checkpoints": "checks operators residuals probes",
+    "graft": "checks files residuals",
+    "checkpoints": "checks files operators residuals probes",
     "models": "checks penalties operators residuals",
     "consistency": "checks penalties",
     "distributed": "checks penalties models",
-    "training": "checks penalties residuals models tasks distributed",
+    "training": "checks files penalties residuals models tasks distributed",
 }
 
 # and those of studies, which may import all of geolab

@@ -77,3 +77,9 @@ def test_the_inner_collector_takes_them():
             add_penalty(torch.tensor(1.0))
         add_penalty(torch.tensor(2.0))
     assert [p.item() for p in inner] == [1.0] and [p.item() for p in outer] == [2.0]
+
+
+@pytest.mark.parametrize("penalty", [1.0, torch.ones(1), torch.ones(2, 3), None])
+def test_a_penalty_is_a_scalar(penalty):
+    with pytest.raises(ValueError, match="^penalty must be a scalar tensor, got"):
+        add_penalty(penalty)

@@ -335,7 +335,10 @@ def test_the_history_and_the_bar(capsys):
 
 @pytest.mark.parametrize("name, value, message", [
     *((name, 0, "at least 1") for name in ("steps", "batch", "evaluate_every")),
-    *((name, value, "positive") for name in ("lr", "clip") for value in (0.0, math.nan))])
+    *((name, 0.0, "positive") for name in ("lr", "clip")),
+    *((name, math.nan, "a finite number") for name in ("lr", "clip", "lr_end", "weight_decay")),
+    *((name, -1, "at least 0") for name in ("warmup", "lr_end", "weight_decay")),
+    ("lr", "3", "a finite number"), ("warmup", 1.5, "a whole number")])
 def test_a_budget_refuses_by_name(name, value, message):
-    with pytest.raises(ValueError, match=f"^{name} must be {message}, got {value}$"):
+    with pytest.raises(ValueError, match=f"^{name} must be {message}, got {value!r}$"):
         Budget(**{name: value})

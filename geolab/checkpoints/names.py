@@ -139,6 +139,9 @@ def find_names(stored: Collection[str], settings: Settings,
                  else f"none in {len(plain)} names such as {', '.join(sorted(plain)[:3])}")
         raise ValueError(f"a model must have one tensor that is called {wanted}, got {found}")
     names, prefix = fits.pop()
+    if settings.layers > len(plain):  # or the names of all its layers would fill the memory
+        raise ValueError(f"num_hidden_layers of config.json must be that of the model, got "
+                         f"{settings.layers} for {len(plain)} tensors")
     wanted = {f"{kind} {i}": {part: f"{prefix}{pattern.format(i=i, part=part)}" for part in parts}
               for i in range(settings.layers)
               for kind, pattern in (("attention", names.attention), ("mlp", names.mlp))}

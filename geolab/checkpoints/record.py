@@ -10,6 +10,7 @@ from torch import Tensor
 
 from geolab.checkpoints.maps import static_maps
 from geolab.checkpoints.survey import Checkpoint
+from geolab.files import whole
 from geolab.probes import composite_gain, stream_consensus
 
 
@@ -52,12 +53,8 @@ def store(checkpoint: Checkpoint, path: str | Path, replace: bool = False) -> No
     if path.exists() and not replace:
         raise FileExistsError(f"{path} is there already: give another path, or replace=True")
     text = json.dumps(record(checkpoint), indent=1, allow_nan=False) + "\n"
-    written = path.with_name(path.name + ".new")
-    try:
-        written.write_text(text)
-        written.replace(path)
-    finally:
-        written.unlink(missing_ok=True)
+    with whole(path) as partial:
+        partial.write_text(text)
 
 
 def _hash(tensor: Tensor) -> str:

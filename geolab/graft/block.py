@@ -62,7 +62,7 @@ class Grafted:
         Raises: ValueError for an input that isn't x (B, T, D) in the first block, or the state in
             a later one; for a cache with positions in it, where a residual reads them.
         """
-        names = _parameters(self.block_class)
+        names = parameters_of(self.block_class)
         if not args:
             x, kwargs = kwargs[names[0]], {k: v for k, v in kwargs.items() if k != names[0]}
         else:
@@ -86,6 +86,8 @@ class Grafted:
 
     def _require_input(self, x: Tensor, first: bool) -> None:
         name = self.block_class.__name__
+        if not isinstance(x, Tensor):
+            raise ValueError(f"x of a grafted {name} must be a tensor, got {type(x).__name__}")
         if first and (x.ndim != 3 or x.is_nested):
             got = "a nested tensor" if x.is_nested else f"shape {tuple(x.shape)}"
             raise ValueError(f"x of a grafted {name} must be (batch, positions, width) or "
@@ -107,7 +109,7 @@ class Grafted:
 
 
 @cache
-def _parameters(block_class: type[nn.Module]) -> tuple[str, ...]:
+def parameters_of(block_class: type[nn.Module]) -> tuple[str, ...]:
     """The names of forward's parameters, x first."""
     return tuple(inspect.signature(block_class.forward).parameters)[1:]
 
@@ -187,7 +189,7 @@ def _ends(blocks: nn.Module) -> tuple[bool, bool] | None:
 
     The result is None for a list without grafted blocks, and for one whose state has the axes of x.
     """
-    if not isinstance(blocks, (nn.ModuleList, nn.Sequential)):
+    if not isinstance(blocks, (nn.ModuleList, nn.Sequential, nn.ModuleDict)):
         return None
     grafted = [child for child in blocks.children() if isinstance(child, Grafted)]
     if not grafted or len(grafted[0].state_axes) == 1:

@@ -10,13 +10,16 @@ from typing import Any
 import torch
 from torch import nn
 
+from geolab.files import read_tensors, whole
 from geolab.graft.block import Grafted
-from geolab.graft.network import graft
+from geolab.graft.network import graft, ungraft
 from geolab.residuals import REGISTRY
 
 
 def save(model: nn.Module, path: str | Path) -> None:
     """Write the weights of a grafted network and the call that grafted it.
+
+    An earlier file is replaced as a whole, or not at all.
 
     Raises: ValueError for a model that isn't grafted, or one with a residual that has no name in
         the registry.
@@ -29,7 +32,9 @@ def save(model: nn.Module, path: str | Path) -> None:
     if not isinstance(residual, str):
         raise ValueError(f"residual must be one of geolab.residuals.REGISTRY, which a file names, "
                          f"got {residual.__name__}: keep model.state_dict(), and graft as before")
-    torch.save({"grafted_with": how | {"residual": residual}, "weights": model.state_dict()}, path)
+    with whole(path) as partial:
+        torch.save({"grafted_with": how | {"residual": residual}, "weights": model.state_dict()},
+                   partial)
 
 
 def load(model: nn.Module, path: str | Path, map_location: Any = None) -> nn.Module:
@@ -39,14 +44,18 @@ def load(model: nn.Module, path: str | Path, map_location: Any = None) -> nn.Mod
         model: a plain network of the same class and sizes as the one that was saved.
         map_location: as for torch.load.
     Returns: the model.
-    Raises: ValueError for a file that `save` didn't write, and as `graft` does; RuntimeError for
-        weights of another network.
+    Raises: ValueError for a damaged file, one that `save` didn't write, and as `graft` does;
+        RuntimeError for weights of another network. The model then stays plain.
     """
-    found = torch.load(path, map_location=map_location, weights_only=True)
+    found = read_tensors(path, map_location=map_location)
     if not isinstance(found, dict) or set(found) != {"grafted_with", "weights"}:
         raise ValueError(f"{path} must be a file that geolab.graft.save wrote")
     how = found["grafted_with"]
     graft(model, how["residual"], plain=False, dtype=how["dtype"], only=how["only"],
           **how["options"])
-    model.load_state_dict(found["weights"])
+    try:
+        model.load_state_dict(found["weights"])
+    except RuntimeError:
+        ungraft(model)
+        raise
     return model

@@ -19,7 +19,13 @@ from geolab.graft.block import (
 from geolab.graft.rules import Rule
 from geolab.graft.stacks import find_stacks, require_bare, tell_what_stays
 from geolab.graft.start import distance, looks_around, require_streams
-from geolab.graft.trial import require_same_block, require_same_model, sublayers_of, untouched
+from geolab.graft.trial import (
+    like,
+    require_same_block,
+    require_same_model,
+    sublayers_of,
+    untouched,
+)
 from geolab.residuals import Normed, Residual, decaying
 
 CLOSE = 1e-5  # a start within this distance counts as the plain network's
@@ -27,6 +33,7 @@ CLOSE = 1e-5  # a start within this distance counts as the plain network's
 BESIDE_FORWARD = ("forward_intermediates", "get_intermediate_layers", "prune_intermediate_layers")
 
 
+@torch.inference_mode(False)  # the new weights are to be trained
 def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = True,
           dtype: torch.dtype | None = None, example: object = None,
           only: Collection[str] = (), **options) -> nn.Module:
@@ -70,6 +77,9 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
         block; for a norm after a residual whose state doesn't consist of streams.
     """
     require_option("plain", plain, (True, False))
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ValueError(f"dtype must be None or a floating dtype such as torch.float32, got "
+                         f"{dtype!r}")
     require_bare(model)
     stacks = list(find_stacks(model, only).values())
     plans = [_plan(blocks, residual, plain, dtype, example, options)  # or raise, first
@@ -176,8 +186,7 @@ def _put(plans: list[Plan]) -> None:
 @torch.no_grad()
 def _state_axes(residual: Residual) -> tuple[int, ...]:
     """Return the axes of a state behind batch and positions."""
-    like = next((p for p in residual.parameters() if p.is_floating_point()), torch.zeros(()))
-    return tuple(residual.expand(like.new_zeros(1, 1, residual.width)).shape[2:])
+    return tuple(residual.expand(like(residual).new_zeros(1, 1, residual.width)).shape[2:])
 
 
 def _tell_transformers(model: nn.Module, in_float32: bool) -> None:
@@ -219,9 +228,13 @@ def _initialize_weights(model: nn.Module, module: nn.Module, *args) -> None:
 def _plan(blocks: list[nn.Module], residual: str | type[Residual], plain: bool,
           dtype: torch.dtype | None, example: object, options: dict) -> Plan:
     """Make the residuals of each block of a stack, and raise ValueError where they don't fit it."""
-    meta = _like(blocks[0]).is_meta
+    meta = like(blocks[0]).is_meta
     rules, parts = zip(*map(sublayers_of, blocks), strict=True)
-    width, post_norm = _width(blocks[0], rules[0], parts[0]), len(parts[0][0]) == 3
+    width, *others = dict.fromkeys(map(_width, blocks, rules, parts))
+    if others:
+        raise ValueError("the blocks of a stack must have one width, since one state runs through "
+                         f"them, got {width} and {others[0]}")
+    post_norm = len(parts[0][0]) == 3
     for block, rule in zip(blocks, rules, strict=True):
         if "forward" in vars(block):  # as accelerate does for device_map
             raise ValueError(f"the forward of {type(block).__name__} must be that of its class, "
@@ -247,45 +260,40 @@ def _plan(blocks: list[nn.Module], residual: str | type[Residual], plain: bool,
             "what the sublayers add. graft(..., plain=False) takes it all the same: a trained "
             "model then forgets what it computed")
     rest = iter(made)
-    found = [[next(rest).to(_like(block).device, dtype or _wide(_like(block)))
+    found = [[next(rest).to(like(block).device, dtype or _wide(like(block)))
               for _ in sublayers] for block, sublayers in zip(blocks, parts, strict=True)]
-    _require_state(found[0][0], residual, width, _like(blocks[0]))
+    _require_state(found[0][0], residual, width, like(blocks[0]))
     return Plan(blocks, rules, found, reads)
 
 
-def _like(block: nn.Module) -> Tensor:
-    """A tensor with the device and the dtype of a block's parameters."""
-    return next(p for p in block.parameters() if p.is_floating_point())
-
-
-def _wide(like: Tensor) -> torch.dtype:
+def _wide(one: Tensor) -> torch.dtype:
     """The dtype of a tensor, or float32 where it is narrower."""
-    return like.dtype if like.dtype.itemsize >= 4 else torch.float32
+    return one.dtype if one.dtype.itemsize >= 4 else torch.float32
 
 
 @torch.no_grad()
 def _require_state(made: Residual, residual: str | type[Residual], width: int,
-                   like: Tensor) -> None:
+                   x: Tensor) -> None:
     """Raise ValueError unless a residual keeps a state of the network's dtype, also where its own
     dtype differs.
     """
-    own = {p.dtype for p in made.parameters()} - {like.dtype}
-    if not own or like.dtype.itemsize < 2 or like.is_meta:
+    own = {p.dtype for p in made.parameters()} - {x.dtype}
+    if not own or x.dtype.itemsize < 2 or x.is_meta:
         return
-    with torch.random.fork_rng([like.device] if like.is_cuda else []):
+    with torch.random.fork_rng([x.device] if x.is_cuda else []):
         try:
-            state = made.expand(torch.randn(1, 2, width).to(like))
+            state = made.expand(torch.randn(1, 2, width, device=x.device).to(x.dtype))
             norm = partial(F.rms_norm, normalized_shape=(width,))
             got = made(state, Normed(torch.tanh, norm)).dtype
         except RuntimeError as error:
             got = error
-    if got != like.dtype:
+    if got != x.dtype:
         name = residual if isinstance(residual, str) else residual.__name__
         raise ValueError(
-            f"residual {name!r} must keep a state of {like.dtype} beside its own weights of "
+            f"residual {name!r} must keep a state of {x.dtype} beside its own weights of "
             f"{own.pop()}, got {got}; let it cast its weights where they meet the state, as "
             f"geolab.residuals.Linear does, or ask for weights of that dtype: graft(..., "
-            f"dtype={like.dtype})")
+            f"dtype={x.dtype})")
 
 
 def _width(block: nn.Module, rule: Rule, sublayers: list[tuple]) -> int:

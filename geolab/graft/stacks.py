@@ -1,9 +1,11 @@
 """Find the blocks of a network that are grafted, and warn of those that stay as they are."""
 
 import warnings
+from collections import Counter
 from collections.abc import Collection
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from geolab.graft.block import Grafted
 from geolab.graft.rules import REFUSED, RULES, find_rule
@@ -16,13 +18,17 @@ def find_stacks(model: nn.Module, only: Collection[str] = ()) -> dict[str, list[
                          "load its weights")
     if find_rule(model) is not None:
         return {"": [model]}
-    found = [(parent, [child for child in parent.children() if find_rule(child) is not None])
+    # with repetitions, which `children` leaves out
+    found = [(parent, [child for child in parent._modules.values()
+                       if child is not None and find_rule(child) is not None])
              for parent in model.modules()]
     names = {module: name for name, module in model.named_modules()}
+    _require_ends_once([blocks for _, blocks in found if blocks])
     stacks = {names[parent]: blocks for parent, blocks in found if blocks}
     if not stacks:
         _refuse(model)
-    if isinstance(only, str) or not set(only) <= set(stacks):
+    if (isinstance(only, str) or not isinstance(only, Collection)
+            or any(name not in stacks for name in only)):
         raise ValueError(f"only must be a list of names among {', '.join(map(repr, stacks))}, "
                          f"got {only!r}")
     wrapped = [blocks for parent, blocks in found
@@ -30,7 +36,22 @@ def find_stacks(model: nn.Module, only: Collection[str] = ()) -> dict[str, list[
     if len(wrapped) > 1:
         raise ValueError(f"the blocks of a stack must have one parent, got {len(wrapped)} parents "
                          "of one block each; graft before you wrap the blocks")
-    return {name: blocks for name, blocks in stacks.items() if not only or name in only}
+    return {name: list(dict.fromkeys(blocks)) for name, blocks in stacks.items()
+            if not only or name in only}
+
+
+def _require_ends_once(stacks: list[list[nn.Module]]) -> None:
+    """Raise ValueError where a block stands in two stacks, or the first or last one of a stack in
+    more than one place. It makes the state or reads it out, which happens once.
+    """
+    places = Counter(block for blocks in stacks for block in blocks)
+    for blocks in stacks:
+        for block in blocks:
+            inside = places[block] == blocks.count(block) and block not in (blocks[0], blocks[-1])
+            if places[block] > 1 and not inside:
+                raise ValueError(f"the blocks at the ends of a stack must stand in one place, got "
+                                 f"a {type(block).__name__} in {places[block]}: the first block "
+                                 "makes the state, and the last one reads it out")
 
 
 def _refuse(model: nn.Module) -> None:
@@ -77,9 +98,14 @@ def tell_what_stays(model: nn.Module) -> None:
 
 
 def require_bare(model: nn.Module) -> None:
-    """Raise ValueError for a wrapped model: its wrapper has read the parameters already, and would
-    miss new ones.
+    """Raise ValueError for what is no module, for a wrapped model, whose wrapper has read the
+    parameters already and would miss new ones, and for one whose weights have no shapes yet.
     """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model must be an nn.Module, got {type(model).__name__}")
+    if lazy := [name for name, p in model.named_parameters() if is_lazy(p)]:
+        raise ValueError(f"model must have weights with shapes, got {lazy[0]} without one: call it "
+                         "once, then graft")
     wrapped = {"DistributedDataParallel", "FullyShardedDataParallel", "OptimizedModule",
                "FSDPModule", "DataParallel"}
     for module in model.modules():

@@ -41,7 +41,7 @@ def reads_other_positions(residual: str | type[Residual], width: int, **options)
     """Return whether an output depends on inputs at other positions, with an F that doesn't mix
     positions.
     """
-    with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+    with torch.device("cpu"), torch.random.fork_rng(devices=[]), torch.inference_mode(False):
         torch.manual_seed(0)
         made = make_residuals(residual, width, 2, **options)
         return looks_around([part.double() for part in made])
@@ -57,7 +57,7 @@ def distance(residuals: Sequence[Residual], post_norm: bool = False) -> float:
     return ((y - plain).norm() / (plain - x).norm()).item()
 
 
-@torch.enable_grad()
+@torch.inference_mode(False)
 def looks_around(residuals: Sequence[Residual]) -> bool:
     """`reads_other_positions` of all residuals of a network, in float64: the first two write, and
     the last one reads the state out.

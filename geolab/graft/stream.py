@@ -22,6 +22,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
+from geolab.graft.block import parameters_of
 from geolab.graft.rules import find_rule, noted
 from geolab.graft.stacks import find_stacks
 from geolab.graft.trial import call
@@ -109,11 +110,13 @@ class _Call(NamedTuple):
 
 def _calls(model: nn.Module, blocks: list[nn.Module], inputs: object) -> list[_Call]:
     seen: dict[nn.Module, _Call] = {}
+    calls = dict.fromkeys(blocks, 0)
 
     def note(block: nn.Module, args: tuple, kwargs: dict, output: object) -> None:
         if not args:
             kwargs = dict(kwargs)
-            args = (kwargs.pop(next(iter(kwargs))),)
+            args = (kwargs.pop(parameters_of(type(block))[0]),)
+        calls[block] += 1
         x, others = (output[0], output[1:]) if isinstance(output, tuple) else (output, None)
         kept = {name: _uncached(value) for name, value in kwargs.items()}
         seen[block] = _Call(args[0], tuple(map(_uncached, args[1:])), kept, x, others)
@@ -124,6 +127,9 @@ def _calls(model: nn.Module, blocks: list[nn.Module], inputs: object) -> list[_C
     finally:
         for hook in hooks:
             hook.remove()
+    if odd := sorted({count for count in calls.values() if count != 1}):
+        raise ValueError(f"model must run each {type(blocks[0]).__name__} once, got one that runs "
+                         f"{odd[-1]} times: the stream would lack a part of the network")
     return [seen[block] for block in blocks]
 
 

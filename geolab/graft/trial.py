@@ -5,10 +5,12 @@ undone.
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import is_dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from geolab.graft.rules import Rule, find_rule, is_own, noted, requires_x_alone
 from geolab.residuals.base import plainly
@@ -42,39 +44,63 @@ def require_same_block(block: nn.Module, rule: Rule, width: int) -> None:
 
     A user's rule isn't checked if its block requires more than x, and a warning says so.
     """
-    name = type(block).__name__
-    like = next(p for p in block.parameters() if p.is_floating_point())
-    if like.is_meta:
+    name, one = type(block).__name__, like(block)
+    if one.is_meta:
         return
     if not requires_x_alone(block):
         if is_own(rule):
             warnings.warn(f"graft doesn't check the rule of {name}, whose forward requires more "
                           "than x: give graft an example of the model's inputs", stacklevel=5)
         return
-    with untouched(block, like.device):
-        x = torch.randn(1, 2, width).to(like)
-        try:
-            torch.manual_seed(0)  # the same dropout in both
-            wanted = block(x)
-        except UNFIT as error:
-            if is_own(rule):
-                warnings.warn(f"graft can't check the rule of {name}, whose forward doesn't take "
-                              f"a random x of shape (1, 2, {width}) alone ({error}): give graft an "
-                              "example of the model's inputs", stacklevel=5)
-            return
+    try:
+        wanted = _tried(block, block, width)
+    except UNFIT as error:
+        if is_own(rule):
+            warnings.warn(f"graft can't check the rule of {name}, whose forward doesn't take "
+                          f"a random x of shape (1, 2, {width}) alone ({error}): give graft an "
+                          "example of the model's inputs", stacklevel=5)
+        return
+    try:
+        got = _tried(block, partial(_by_rule, block, rule), width)
+    except UNFIT as error:
+        raise ValueError(f"the rule of {name} must run where its forward does, got "
+                         f"{type(error).__name__}: {error}") from error
+    ours, theirs = map(_kind, (got, wanted))
+    if ours != theirs:
+        raise ValueError(f"the rule of {name} must return what forward does, a {theirs}, got a "
+                         f"{ours}: a grafted block returns a tensor, or a plain tuple where an F "
+                         "does, whose first entry is added to x")
+    for our, their in zip(_tensors(got), _tensors(wanted), strict=True):
+        _require_close(name, our, their)
+
+
+def _tried(block: nn.Module, run: Callable[[Tensor], object], width: int) -> object:
+    """Run a block, or its rule, on one random x, each time with the same dropout and from the same
+    buffers.
+    """
+    one = like(block)
+    with untouched(block, one.device):
         torch.manual_seed(0)
-        others: list = []
-        try:
-            got = plainly(x, [(norm, noted(f, others), *after)
-                              for norm, f, *after in rule.sublayers(block)])
-        except UNFIT as error:
-            raise ValueError(f"the rule of {name} must run where its forward does, got "
-                             f"{type(error).__name__}: {error}") from error
-    if isinstance(wanted, tuple) != bool(others):
-        raise ValueError(f"the rule of {name} must return what forward does, a "
-                         f"{'tuple' if isinstance(wanted, tuple) else 'tensor'}: a block returns a "
-                         "tuple where an F does, whose first entry is added to x")
-    _require_close(name, got, wanted[0] if isinstance(wanted, tuple) else wanted)
+        return run(torch.randn(1, 2, width, device=one.device).to(one.dtype))
+
+
+def _by_rule(block: nn.Module, rule: Rule, x: Tensor) -> Tensor | tuple:
+    others: list = []
+    y = plainly(x, [(norm, noted(f, others), *after)
+                    for norm, f, *after in rule.sublayers(block)])
+    return (y, *others) if others else y
+
+
+def _kind(found: object) -> str:
+    """What a block returns, in words: a tuple with its number of tensors."""
+    if type(found) is tuple:
+        return f"tuple of {len(found)}, with {len(_tensors(found))} tensors"
+    return "tensor" if isinstance(found, Tensor) else type(found).__name__
+
+
+def like(module: nn.Module) -> Tensor:
+    """A tensor with the device and the dtype of a module's parameters, or by default torch's."""
+    return next((p for p in module.parameters() if p.is_floating_point()), torch.zeros(0))
 
 
 @torch.no_grad()
@@ -86,19 +112,29 @@ def require_same_model(model: nn.Module, example: object, put: Callable[[], None
     Arguments:
         put, undo: functions that put the residuals around the sublayers, and take them out again.
     """
-    device = next(model.parameters()).device
-    with untouched(model, device):
-        torch.manual_seed(0)
-        wanted = _tensors(call(model, example))
-        put()
-        try:
+    device = like(model).device
+
+    def tried() -> list[Tensor]:
+        with untouched(model, device):  # both from the same buffers, with the same dropout
             torch.manual_seed(0)
-            got = _tensors(call(model, example))
-        except UNFIT as error:
-            raise ValueError("graft must fit the model on this example, its rules and what stands "
-                             f"between its blocks, got {type(error).__name__}: {error}") from error
-        finally:
-            undo()
+            return _tensors(call(model, example))
+
+    try:
+        wanted = tried()
+    except UNFIT as error:
+        raise ValueError(f"example must be inputs that {type(model).__name__} takes, got "
+                         f"{type(error).__name__}: {error}") from error
+    if not any(tensor.numel() for tensor in wanted):
+        raise ValueError("example must lead to numbers that can be compared, and "
+                         f"{type(model).__name__} returns none")
+    put()
+    try:
+        got = tried()
+    except UNFIT as error:
+        raise ValueError("graft must fit the model on this example, its rules and what stands "
+                         f"between its blocks, got {type(error).__name__}: {error}") from error
+    finally:
+        undo()
     if len(got) != len(wanted):
         raise ValueError(f"the rules must keep what the model returns, {len(wanted)} tensors, "
                          f"got {len(got)}")
@@ -108,14 +144,17 @@ def require_same_model(model: nn.Module, example: object, put: Callable[[], None
 
 def call(model: nn.Module, example: object) -> object:
     """Call the model with an example: a tensor, a tuple of arguments, or a dict of named arguments.
+
+    The model gets copies of the tensors, which it may change.
     """
+    example = tree_map_only(Tensor, Tensor.clone, example)
     if isinstance(example, Mapping):
         return model(**example)
     return model(*example) if isinstance(example, tuple) else model(example)
 
 
 def _tensors(found: object) -> list[Tensor]:
-    parts = found.to_tuple() if hasattr(found, "to_tuple") else found
+    parts = vars(found) if is_dataclass(found) else found
     return [part for part in tree_leaves(parts)
             if isinstance(part, Tensor) and part.is_floating_point()]
 
@@ -124,7 +163,8 @@ def _require_close(name: str, got: Tensor, wanted: Tensor) -> None:
     if got.shape != wanted.shape:
         raise ValueError(f"the rule of {name} must give shape {tuple(wanted.shape)}, "
                          f"got {tuple(got.shape)}")
-    if not torch.allclose(got, wanted, rtol=1e-2, atol=1e-2 * float(wanted.abs().max())):
+    most = float(wanted.abs().max()) if wanted.numel() else 0.0
+    if not torch.allclose(got, wanted, rtol=1e-2, atol=1e-2 * most):
         raise ValueError(f"the rule of {name} must compute what its forward does, got a difference "
                          f"of {float((got - wanted).abs().max()):.2g}")
 

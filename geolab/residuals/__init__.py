@@ -64,12 +64,16 @@ def make_residual(residual: str | type[Residual], width: int, index: int = 0, co
         residual: a name in REGISTRY, or a class.
         width, index, count: as for `Residual`.
         options: those of the residual's constructor.
-    Raises: ValueError for an unknown name, or an option that another one leaves without effect;
+    Raises: ValueError for an unknown name, an object of another kind, or an option that another
+        one leaves without effect;
         TypeError for an option that the residual doesn't have.
     """
     if isinstance(residual, str) and residual not in REGISTRY:
         raise ValueError(f"unknown residual {residual!r}; known: {', '.join(sorted(REGISTRY))}")
     make = REGISTRY[residual] if isinstance(residual, str) else residual
+    if not (isinstance(make, type) and issubclass(make, Residual)):
+        raise ValueError("residual must be a name in geolab.residuals.REGISTRY or a class of "
+                         f"Residual, got {residual!r}")
     known = options_of(make)
     unknown = [option for option in options if option not in known]
     if unknown:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from geolab.checks import require_option
-from geolab.tasks.text import CORPORA, SAMPLE_SHA256
+from geolab.tasks.text import CORPORA, SAMPLE_SHA256, text_files
 
 
 class Published(NamedTuple):
@@ -87,7 +87,7 @@ def sha256(corpus: str) -> str:
         raise ValueError(f"corpus must be 'sample' or a folder, got {corpus!r}, which is read from "
                          "the network piece by piece")
     found = hashlib.sha256()
-    for path in sorted(Path(corpus).rglob("*.txt")):
+    for path in text_files(corpus):
         found.update(path.read_bytes())
     return found.hexdigest()
 

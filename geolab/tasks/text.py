@@ -49,7 +49,8 @@ class Corpus(Classification):
 
     def __post_init__(self):
         self.require_counts(context=1)
-        if self.corpus not in ("sample", *CORPORA) and not any(Path(self.corpus).rglob("*.txt")):
+        named = isinstance(self.corpus, str) and self.corpus  # Path("") is the present folder
+        if not named or self.corpus not in ("sample", *CORPORA) and not text_files(self.corpus):
             names = ", ".join(map(repr, ("sample", *CORPORA)))
             raise ValueError(f"corpus must be one of {names}, or a folder with .txt files, "
                              f"got {self.corpus!r}")
@@ -70,8 +71,11 @@ class Corpus(Classification):
         tokens = self.tokens(split)
         count = (len(tokens) - 1) // self.context
         if count < 1:
+            whose = "" if self.corpus == "sample" else (
+                f"; the first documents of {self.corpus!r}, each a file or {PIECE} characters of "
+                "one, are for validation, and training has the others")
             raise ValueError(f"context must be shorter than the {len(tokens)} tokens of the text, "
-                             f"got {self.context}")
+                             f"got {self.context}{whose}")
         start = self.context * np.arange(count)
         if seed is not None:
             start = np.random.RandomState(seed).randint(len(tokens) - self.context, size=count)
@@ -179,12 +183,23 @@ def sample_text(split: str) -> bytes:
     return data[:cut] if split == "train" else data[cut:]
 
 
+def text_files(folder: str | Path) -> list[Path]:
+    """The .txt files of a folder and the folders inside it, by name."""
+    return sorted(path for path in Path(folder).rglob("*.txt") if not path.is_dir())
+
+
 def _folder(folder: Path) -> Iterator[str]:
-    """The text of the files, by name. Long files come in pieces, so they need not fit in memory."""
-    for path in sorted(folder.rglob("*.txt")):
-        with path.open(encoding="utf-8", errors="replace", newline="") as file:
-            while piece := file.read(PIECE):
-                yield piece
+    """The text of the files, by name. Long files come in pieces, so they need not fit in memory.
+
+    Raises: ValueError for a file in another encoding than UTF-8.
+    """
+    for path in text_files(folder):
+        with path.open(encoding="utf-8", newline="") as file:
+            try:
+                while piece := file.read(PIECE):
+                    yield piece
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{path} must be text in UTF-8, got {error}") from error
 
 
 @contextmanager

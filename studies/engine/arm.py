@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from geolab.distributed import Engine, join, rank
+from geolab.files import read_tensors
 from geolab.tasks import Task
 from geolab.training import Budget, History, fit
 from studies.engine.protocol import STEPS, Protocol, Setting, at
@@ -203,14 +204,14 @@ def steps_in(checkpoint: Path) -> int:
     """Return the number of steps of a checkpoint; 0 if there is no checkpoint."""
     if not checkpoint.exists():
         return 0
-    saved = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    saved = read_tensors(checkpoint, map_location="cpu")
     return len(saved["history"]["train_loss"])
 
 
 def trained(arm: Arm, seed: int, checkpoint: Path) -> nn.Module:
     """Return the checkpoint's model, whole and on the CPU, whatever device trained it."""
     model = arm.model(seed)
-    saved = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    saved = read_tensors(checkpoint, map_location="cpu")
     model.load_state_dict(saved["model"])
     return model
 

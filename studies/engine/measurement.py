@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from geolab.files import whole
 from studies.engine.closure import closure
 from studies.engine.refusal import asked
 from studies.engine.results import code_hash
@@ -67,9 +68,9 @@ def measure(study: Measurement, folder: str | Path = "runs", reason: str = "", *
                 found[key] = known[key]
             elif kept.exists() or not so_far:
                 if not kept.exists():
-                    written = kept.with_suffix(".new")
-                    written.write_text(json.dumps(part()))
-                    written.rename(kept)   # so that every file is whole
+                    finding = json.dumps(part())
+                    with whole(kept) as partial:
+                        partial.write_text(finding)
                 found[key] = json.loads(kept.read_text())
         missing = {key: part for key, part in study.parts(found).items() if key not in found}
         if so_far and len(found) == before:

@@ -21,6 +21,7 @@ from shutil import which
 import torch
 import torch.distributed as dist
 
+from geolab.files import whole
 from studies.engine.closure import code
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,9 +70,14 @@ def digest(content: dict) -> str:
 def read(path: str | Path) -> dict:
     """Read a file that `record` wrote.
 
-    Raises: ValueError if its content has changed.
+    Raises: ValueError if its content has changed, or isn't JSON.
     """
-    content = json.loads(Path(path).read_text())
+    try:
+        content = json.loads(Path(path).read_text())
+    except ValueError as error:
+        raise ValueError(f"{path} must be JSON that `record` wrote, got {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must hold a JSON object, got {type(content).__name__}")
     if content.get("sha256") != digest(content):
         raise ValueError(
             f"{path} was edited after it was measured: its content has SHA-256 {digest(content)}, "
@@ -94,9 +100,11 @@ def record(path: str | Path, question: str, content: dict, *, force: str = "") -
         return
     path = Path(path)
     reason = {"replaced": force} if force and path.exists() else {}
-    whole = json.loads(json.dumps({"experiment": question, **provenance(), **reason} | content))
-    with path.open("w" if force else "x") as file:
-        file.write(json.dumps(whole | {"sha256": digest(whole)}, indent=1) + "\n")
+    content = json.loads(json.dumps({"experiment": question, **provenance(), **reason} | content))
+    if path.exists() and not force:
+        raise FileExistsError(f"{path} is there, and is replaced for a reason only: force=...")
+    with whole(path) as partial:
+        partial.write_text(json.dumps(content | {"sha256": digest(content)}, indent=1) + "\n")
 
 
 def provenance() -> dict:

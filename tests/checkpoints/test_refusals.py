@@ -132,6 +132,7 @@ def test_a_model_that_doesn_t_fit(tiny, tmp_path, opened, change, message):
     ({"model_type": "inkling2"}, "got inkling2, which has attention residuals"),
     ({"hc_mult": 2}, r"shape \(8,\) by config.json"),
     ({"hc_mult": 1}, "hc_mult of config.json must be at least 2"),
+    ({"num_hidden_layers": 10**12}, "num_hidden_layers of config.json must be that of the model"),
     ({"num_hidden_layers": 5}, "must have layers.4.hc_attn_base, and 4 of the 22"),
     *(({key: None}, f"^{key} of config.json must be a (whole|finite) num") for key in (
         "num_hidden_layers", "hidden_size", "hc_mult", "hc_eps", "rms_norm_eps",

@@ -379,7 +379,7 @@ REFUSED = [  # a call, and how its message begins
     (lambda: without(slice(1, None)), "0 must have all its .* without the first one"),
     # files
     (lambda: load(blocks(), written({"weights": {}})), ".* must be a file that geolab.graft.save"),
-    (lambda: load(blocks(), written({"grafted_with": Late, "weights": {}})), "Weights only load"),
+    (lambda: load(blocks(), written({"grafted_with": Late, "weights": {}})), ".* whole file"),
     (lambda: save(ungraft(graft(blocks(), "mhc")), io.BytesIO()), "model must be what graft ret"),
     (lambda: save(graft(blocks(), Drift), io.BytesIO()),
      "residual must be one of geolab.residuals.REGISTRY.*Drift"),
@@ -394,7 +394,7 @@ REFUSED = [  # a call, and how its message begins
 
 @pytest.mark.parametrize("call, message", REFUSED, ids=[message for _, message in REFUSED])
 def test_what_does_not_fit_is_refused_by_name(call, message):
-    with pytest.raises((ValueError, TypeError, pickle.UnpicklingError), match=f"^{message}"):
+    with pytest.raises((ValueError, TypeError), match=f"^{message}"):
         call()
 
 

@@ -194,6 +194,8 @@ REFUSED = [
     (lambda: Denoising(schedule="sigmoid"), "schedule must be one of 'cosine', 'linear', got"),
     (lambda: Sudoku(split="random"), "split must be one of 'published', 'by grid', got"),
     (lambda: Text(corpus="wikipedia"), "corpus must be one of 'sample', .* got 'wikipedia'"),
+    *((lambda corpus=corpus: Text(corpus=corpus), "corpus must be one of 'sample', .* got")
+      for corpus in ("", None, 5)),
     (lambda: Words(corpus="a/b"), "corpus must be one of 'sample', .* got 'a/b'"),
     (lambda: Stream(corpus="nowhere"), "corpus must be one of 'sample', .* got 'nowhere'"),
     (lambda: Denoising(end=1.0), "end must lie strictly between 0 and 1, got 1.0"),

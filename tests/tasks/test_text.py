@@ -41,6 +41,22 @@ def test_a_changed_sample_is_refused(monkeypatch):
     module.read_bytes.cache_clear()
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_a_folder_in_another_encoding_is_refused_by_its_file(tmp_path, encoding):
+    (tmp_path / "ü b.txt").write_bytes("schöne Grüße\n".encode(encoding) * 9000)
+    with pytest.raises(ValueError, match="ü b.txt must be text in UTF-8, got"):
+        Text(corpus=str(tmp_path), context=8).sample("train")
+
+
+def test_a_folder_of_one_short_file_has_nothing_to_train_on_and_says_so(tmp_path):
+    (tmp_path / "a.txt").write_text("Grüße\n" * 500, encoding="utf-8")
+    (tmp_path / "folder.txt").mkdir()
+    task = Text(corpus=str(tmp_path), context=8)
+    assert len(task.sample("validation").inputs)
+    with pytest.raises(ValueError, match="than the 0 tokens .*first documents .* for validation"):
+        task.sample("train")
+
+
 # ---------------------------------------------------------------- words
 
 @pytest.fixture

@@ -1,0 +1,223 @@
+"""Blocks, models and calls that a careless graft would change without a word."""
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence
+from torch.testing import assert_close
+
+from geolab.graft import graft, load, residual_stream, rule, rules, save
+
+WIDTH = 8
+
+
+class Plain(nn.Module):
+    def __init__(self, width=WIDTH):
+        super().__init__()
+        self.norm, self.mix = nn.LayerNorm(width), nn.Linear(width, width)
+
+    def forward(self, x, mask=None):
+        return x + self.mix(self.norm(x))
+
+
+class Named(NamedTuple):
+    x: Tensor
+    y: Tensor
+
+
+class Returns(Plain):
+    """A block that returns `make(x, y)`, where y is what its F reads."""
+
+    make: object
+
+    def forward(self, x, mask=None):
+        return self.make(super().forward(x), self.norm(x))
+
+
+def returning(made):
+    return type("Returning", (Returns,), {"make": staticmethod(made)})
+
+
+class Weightless(nn.Module):
+    def forward(self, x):
+        return x + x.tanh()
+
+
+class InPlace(Plain):
+    def forward(self, x):
+        x += self.mix(self.norm(x))
+        return x
+
+
+class Spectral(Plain):
+    """Each forward in training mode moves what the next one computes."""
+
+    def __init__(self):
+        super().__init__()
+        nn.utils.spectral_norm(self.mix)
+
+
+class Unshaped(Plain):
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.LazyLinear(WIDTH)
+
+
+class ByName(nn.ModuleList):
+    def forward(self, x):
+        for block in self:
+            x = block(mask=None, x=x)
+        return x
+
+
+@pytest.fixture(autouse=True)
+def rules_of_this_test(monkeypatch):
+    monkeypatch.setattr("geolab.graft.rules.OWN", rules.OWN.copy())
+    rule(Plain, sublayers)
+    rule(Weightless, lambda block: [(None, torch.tanh)], width=WIDTH)
+    for kind in (Returns, InPlace):
+        rule(kind, sublayers)
+
+
+def sublayers(block, mask=None):
+    return [(block.norm, block.mix)]
+
+
+def stack(*blocks):
+    torch.manual_seed(0)
+    return nn.Sequential(*(block() if isinstance(block, type) else block for block in blocks))
+
+
+def tied(order):
+    blocks = [Plain() for _ in range(1 + max(order))]
+    return stack(*(blocks[k] for k in order))
+
+
+X = torch.linspace(-2, 2, 2 * 5 * WIDTH).view(2, 5, WIDTH)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: stack(Weightless, Weightless), lambda: stack(InPlace, InPlace),
+    lambda: stack(Spectral, Spectral).train(), lambda: tied([0, 1, 1, 2]),
+    lambda: ByName([Plain(), Plain()])])
+def test_an_odd_block_computes_what_it_computed_before(make):
+    model = make()
+    graft(model, "additive", example=X.clone())
+    model = make()
+    training, model = model.training, model.eval()
+    with torch.no_grad():
+        before = model(X.clone())
+        after = graft(model.train(training), "mhc").eval()(X.clone())
+    assert_close(after, before, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("around", [
+    torch.no_grad(), torch.inference_mode(), torch.device("meta")], ids=["no_grad", "inference",
+                                                                         "meta"])
+def test_a_graft_is_trained_whatever_stands_around_the_call(around):
+    model = stack(Plain, Plain)
+    with around:
+        graft(model, "mhc")
+    model(X).square().sum().backward()
+    assert all(p.device == X.device and p.grad is not None for p in model.parameters())
+
+
+def test_a_file_is_replaced_whole_and_a_model_that_it_does_not_fit_stays_plain(tmp_path,
+                                                                              monkeypatch):
+    path = tmp_path / "mein Netz ü.pt"
+    model = graft(stack(Plain, Plain), "mhc")
+    save(model, path)
+
+    def half_a_save(content, file):
+        file.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(torch, "save", half_a_save)
+        save(model, path)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    assert torch.equal(load(stack(Plain, Plain), path)(X), model(X))
+    deeper = stack(Plain, Plain, Plain)
+    with pytest.raises(RuntimeError, match="Missing key"):
+        load(deeper, path)
+    assert all(type(block) is Plain for block in deeper)
+
+
+def grafts(*blocks, residual="mhc", **options):
+    return lambda: graft(stack(*blocks), residual, **options)
+
+
+def wrong_tuple(made, update):
+    """The block returns made(x, y), and its rule's F update(block, y)."""
+    def call():
+        block = returning(made)
+        rule(block, lambda b, mask=None: [(b.norm, lambda y: update(b, y))])
+        graft(stack(block, block), "mhc")
+    return call
+
+
+def skipping():
+    model = ByName([Plain(), Plain(), Plain()]).eval()
+    model.forward = lambda x: model[1](model[0](x))
+    return residual_stream(model, X)
+
+
+def shortened():
+    blocks = nn.ModuleDict({name: Plain() for name in "abc"})
+    model = graft(nn.ModuleDict({"blocks": blocks}), "mhc")
+    del blocks["c"]
+    model.forward = lambda x: blocks["b"](blocks["a"](x))
+    model(X)
+
+
+def two_stacks():
+    first, last = Plain(), Plain()
+    graft(nn.ModuleList([stack(first, last), stack(last, first)]), "mhc")
+
+
+REFUSED = [  # a call, and how its message begins
+    # places
+    *((lambda order=order: graft(tied(order), "mhc"), "the blocks at the ends of a stack must stand"
+       f" in one place, got a Plain in {count}") for order, count in (([0, 1, 0], 2),
+                                                                      ([0, 0, 0], 3))),
+    (two_stacks, "the blocks at the ends of a stack must stand in one place, got a Plain in 2"),
+    (lambda: residual_stream(tied([0, 1, 1, 2]).eval(), X), "model must run each Plain once, got "
+     "one that runs 2 times"),
+    (skipping, "model must run each Plain once, got one that runs 0 times"),
+    (shortened, "blocks must have all its grafted blocks, got a list without the last one"),
+    (grafts(Plain, Plain(2 * WIDTH)), "the blocks of a stack must have one width, .* got 8 and 16"),
+    (grafts(Unshaped, Unshaped), "model must have weights with shapes, got 0.mix.weight"),
+    # what a block returns
+    *((grafts(returning(made), returning(made)), "the rule of Returning must return what forward "
+       f"does, a {kind}, got a tensor") for made, kind in (
+           (lambda x, y: {"x": x}, "dict"), (lambda x, y: [x], "list"), (Named, "Named"))),
+    (wrong_tuple(Named, lambda b, y: (b.mix(y), y)), "the rule of .* a Named, got a tuple of 2"),
+    (wrong_tuple(lambda x, y: (x, y, y), lambda b, y: (b.mix(y), y)),
+     "the rule of .* a tuple of 3, with 3 tensors, got a tuple of 2"),
+    (wrong_tuple(lambda x, y: (x, 3 * y), lambda b, y: (b.mix(y), y)),
+     "the rule of Returning must compute what its forward does, got a difference of"),
+    # arguments
+    *((grafts(Plain, residual=wrong), "residual must be a name in .*REGISTRY or a class of Residual"
+       ", got") for wrong in (3, None, nn.Linear)),
+    *((grafts(Plain, dtype=wrong), "dtype must be None or a floating dtype such as torch.float32, "
+       "got") for wrong in ("float32", torch.int8, torch.complex64)),
+    *((lambda wrong=wrong: graft(nn.ModuleDict({"a": stack(Plain), "b": stack(Plain)}), "mhc",
+                                 only=wrong), "only must be a list of names among 'a', 'b', got")
+      for wrong in (3, None, (name for name in "a"))),
+    *((lambda wrong=wrong: graft(wrong, "mhc"), "model must be an nn.Module, got")
+      for wrong in (None, [Plain()])),
+    *((grafts(Plain, example=wrong), "example must be inputs that Sequential takes, got")
+      for wrong in ({"y": X}, [X], X[..., 1:])),
+    (grafts(Plain, example=X[:0]), "example must lead to numbers that can be compared"),
+    (lambda: graft(stack(Plain), "mhc")(pack_padded_sequence(X, [5, 3], batch_first=True)),
+     "x of a grafted Plain must be a tensor, got PackedSequence"),
+]
+
+
+@pytest.mark.parametrize("call, message", REFUSED, ids=[f"{number} {message}" for number,
+                                                        (_, message) in enumerate(REFUSED)])
+def test_what_cannot_be_kept_is_refused_by_name(call, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        call()
