@@ -6,6 +6,7 @@ A model has the same colour, line style and marker in all figures, so that plots
 
 import html
 import io
+import itertools
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -18,6 +19,7 @@ from matplotlib import textpath
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 STYLE = {
     "font.size": 11, "font.sans-serif": ["DejaVu Sans"],
@@ -65,6 +67,8 @@ LOOKS = {
     "baseline": Look("#999999", "-", ""),
 }
 ACCENT, SECOND, QUIET = "#0072b2", "#d55e00", "#999999"
+# the ground of a label that a line may cross
+CLEAR = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
 LEAK = ", leak"
 
 
@@ -99,7 +103,7 @@ def look(name: str) -> dict:
 UNNEEDED = (
     # a style sheet inside a figure would act on the whole page
     (r"\s*(<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>)", ""),
-    (r" *\n *", r"\n"), (r'<g id="[^"]*"/>\n', ""),  # an axis that isn't shown
+    (r" *\n *", r"\n"), (r"<g [^>]*/>\n", ""),  # what isn't shown
     (r'<g id="[^"]*">', "<g>"),  # nothing refers to these names
     (r"; font-family: 'DejaVu Sans'(, sans-serif)?(?=[;\"])", ""),  # OUTERMOST says so for all
     (r' transform="rotate\(-0 [^"]*"', ""),
@@ -196,5 +200,30 @@ def plane(axes: Axes, limit: float = 1.6, unit_circle: bool = True) -> Axes:
 
 def label_line(axes: Axes, x: float, y: float, text: str, color="#000000", **options) -> None:
     """Write a label beside the end (x, y) of its line. `options` go to `Axes.annotate`."""
-    axes.annotate(text, (x, y), xytext=(4, 0), textcoords="offset points", color=color, va="center",
+    axes.annotate(text, (x, y), xytext=(6, 0), textcoords="offset points", color=color, va="center",
                   fontsize=10, **options)
+
+
+def name_level(axes: Axes, level: Line2D, text: str) -> None:
+    """Write the name of a horizontal line at its left or right end, above or below it, where the
+    other lines keep farthest away. The axes have all their lines, and their scales."""
+    axes.autoscale_view()
+    box, value = axes.get_window_extent(), level.get_ydata()[0]
+    size = 9 * axes.get_figure().dpi / 72  # of its letters in pixels, as are all lengths here
+    width, height = 0.6 * size * len(text), axes.transData.transform((0, value))[1]
+    others = [line.get_transform().transform(line.get_xydata()).T for line in axes.lines
+              if line is not level and len(line.get_xydata())]
+
+    def room(place: tuple[int, int]) -> float:
+        right, up = place
+        start = box.x1 - width if right else box.x0
+        columns = np.linspace(start, start + width, 20)
+        middle = height + 0.7 * up * size
+        near = [abs(np.interp(columns, *line, left=np.inf, right=np.inf) - middle).min()
+                for line in others]
+        return min([3 * size, *near]) - 10 * abs(middle - np.clip(middle, box.y0, box.y1))
+
+    right, up = max(itertools.product((1, 0), (1, -1)), key=room)
+    axes.annotate(text, (right, value), (3 - 6 * right, 2 * up), level.get_transform(),
+                  "offset points", fontsize=9, color="#555555", ha=("left", "right")[right],
+                  va="bottom" if up > 0 else "top")

@@ -127,11 +127,13 @@ def draw_bowl(beta: float) -> Figure:
         axes.plot(way[jump], heights[jump], look("delta")["marker"], color=ACCENT,
                   markersize=9 - 0.6 * jump)
         if abs(way[:jump] - way[jump]).min() > 0.4 and abs(way[jump] - 7) < 6.2:
-            axes.annotate(f"{jump}", (way[jump], heights[jump]), xytext=(0, 7), ha="center",
-                          textcoords="offset points", color=ACCENT, fontsize=10)
+            # outside of the bowl, since all ways lie inside
+            axes.annotate(f"{jump}", (way[jump], heights[jump]), ha="center", va="top",
+                          xytext=(4 * np.sign(way[jump] - 7), -6), textcoords="offset points",
+                          color=ACCENT, fontsize=10)
     axes.plot(3, 8, "o", color="black", markersize=8)
     axes.annotate("start", (3, 8), xytext=(-9, -10), textcoords="offset points", ha="right")
-    axes.set(xlabel="component along k (the right answer is 7)", xlim=(0.8, 13.2), ylim=(-1, 19),
+    axes.set(xlabel="component along k (the right answer is 7)", xlim=(0.8, 13.2), ylim=(-2, 19),
              ylabel="E, half the squared error", xticks=range(1, 14, 2), yticks=[0, 5, 10, 15],
              title=f"eight jumps at β = {beta:g}")
     return figure

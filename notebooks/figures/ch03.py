@@ -144,7 +144,8 @@ def draw_triangle(angle: float) -> Figure:
     for vector, color in ((x, "#777777"), (-x, SECOND), (k, "black"), (output, ACCENT)):
         arrow(plane, (0, 0), vector, color, linewidth=2)
     plane.text(*(1.38 * k + (0.1, 0)), "k", ha="center", va="center", style="italic")
-    plane.text(-0.1, 1.08, "x", color="#555555", ha="right", va="center", style="italic")
+    aside = 0.16 * np.clip((angle - 75) / 10, -1, 1)  # p comes near from the left
+    plane.text(aside, 1.12, "x", color="#555555", ha="center", va="center", style="italic")
     plane.text(0.14, -1.0, "−x", color=SECOND, va="center")
     plane.text(*((corner + output) / 2 + 0.2 * np.array([-k[1], k[0]])), "p", color="#2f7fae",
                ha="center", va="center", style="italic")
@@ -174,7 +175,7 @@ def random_arrows() -> HTML:
                  edgecolor=ACCENT)
         axes.axvline(cosine.mean(), color=SECOND, linewidth=2)
         mean = f"mean {cosine.mean():.2f}".replace("-0.00", "0").replace("-", "−")
-        axes.text(cosine.mean() + 0.06, 0.93 * top, mean, color=SECOND, va="top")
+        axes.text(cosine.mean() + 0.16, 0.93 * top, mean, color=SECOND, va="top")
         axes.set(xlim=(-1.06, 1.06), ylim=(0, top), xticks=[-1, 0, 1], xlabel="cosine with −x",
                  title=f"{d} coordinates")
     panels[0].set(ylabel="% of random arrows", yticks=[0, 5, 10, 15])
@@ -251,13 +252,13 @@ def losses(noise: float, floor: float, trivial: dict[str, float]) -> HTML:
         axes.annotate(f"{loss:.{digits}f}", (loss + spread, y), xytext=(8, 0),
                       textcoords="offset points", va="center", color=color)
     axes.axvline(floor / unit, color="black", linestyle=":")
-    axes.annotate(f"floor {floor / unit:.3f}", (floor / unit, len(rows) - 0.6), xytext=(6, 0),
+    axes.annotate(f"floor {floor / unit:.3f}", (floor / unit, len(rows) - 0.7), xytext=(4, 0),
                   textcoords="offset points", va="center", fontsize=10)
     axes.axvspan(once, edge, color="#f0f0f0", zorder=0)
     axes.plot([2 * once] * 2, [1.5, 7], "--", color="#777777", linewidth=1.2)
     axes.text(2 * once + 0.3, 5, "twice a copy", va="center", color="#555555")
     axes.text(edge - 0.3, 0, "worse than copying", ha="right", va="center", color="#555555")
-    axes.set(xlim=(0, edge), ylim=(-0.5, len(rows) - 0.3), xticks=[0, 2, 4, 10, 15, 20],
+    axes.set(xlim=(0, edge), ylim=(-0.5, len(rows) - 0.1), xticks=[0, 2, 4, 10, 15, 20],
              xlabel="validation loss / σ²", title="Losses on echo, in units of σ²")
     axes.set_yticks(range(len(rows)), list(rows))
     axes.invert_yaxis()

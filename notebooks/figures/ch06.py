@@ -25,7 +25,7 @@ WRITTEN, STARTS = 0.1, (2.0, 0.0)  # of a difference: what each sublayer adds, a
 
 def recipes() -> HTML:
     """The letter F under three ways to mix two streams, before and after some sublayers."""
-    figure, axes = canvas(4.5, xlim=(-3.1, 10.9), ylim=(-1.6, 11.0))
+    figure, axes = canvas(4.2, xlim=(-3.1, 11.9), ylim=(-1.6, 11.0))
     columns = ((0, "before"), (2, "2 sublayers"), (5, "5"), (10, "10"))
     rows = (("take", 1.0, 0.1), ("exchange", 0.9, 0.1), ("subtract", 1.0, -0.1))
     for row, (name, own, other) in enumerate(rows):

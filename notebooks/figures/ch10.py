@@ -297,6 +297,7 @@ def draw_rows(panels: Iterable[tuple[Axes, str]], rows: Sequence[Row], xlim: tup
         axes.set(xscale="log", xlim=xlim, ylim=(len(rows) - 0.5, -0.6), xlabel="loss / guess",
                  xticks=ticks)
         axes.set_yticks(range(len(rows)), [said for said, *_ in rows], fontsize=10)
+        axes.tick_params(axis="y", length=0, pad=7)  # a tick would read as a letter of "2 I"
         axes.minorticks_off()
         axes.grid(visible=False)
 

@@ -113,8 +113,10 @@ def draw_responses(angle: float) -> Figure:
         arrow(left, (0, 0), tip, color, linewidth=2.4, linestyle=style)
     left.plot(*np.transpose([a, b]), ":", color="black", linewidth=2)
     left.plot(0, 0, markersize=8, **RING)
-    left.text(1.08, -0.03, "b", color=ACCENT, ha="left", va="center", fontsize=13)
-    left.text(*(1.14 * a), "a", color=SECOND, ha="center", va="center", fontsize=13)
+    near = max(0, 1 - angle / 30)  # then the letters stand one above the other
+    for tip, said, color, up in ((a, "a", SECOND, 0.13), (b, "b", ACCENT, -0.16)):
+        left.text(*(1.14 * tip + (0, up * near)), said, color=color, ha="center", va="center",
+                  fontsize=13)
     left.text(0, -0.16, "side by side", ha="center", va="top", fontsize=10)
     left.set(xlim=(-1.4, 1.4), ylim=(-0.45, 1.3), aspect="equal", xticks=[], yticks=[])
     left.spines[:].set_visible(False)

@@ -319,7 +319,7 @@ def models(rules_known: float, blind: float) -> HTML:
         axes.text(1.02, -k, f"{100 * found.mean():.0f} %", fontsize=10, va="center")
     for y in (0.5, -1.5, -3.5, -5.5):
         axes.axhline(y, color="#dddddd", linewidth=1)
-    for y, said in ((0.42, "told nothing"), (-1.58, "neighbours"), (-3.58, "each cell"),
+    for y, said in ((0.42, "told\nnothing"), (-1.58, "neighbours"), (-3.58, "each cell"),
                     (-5.58, "the units")):
         axes.text(0.01, y, said, va="top", fontsize=10, style="italic")
     for at, said, side in ((0.25, "guess", "right"), (blind, "blind", "left"),

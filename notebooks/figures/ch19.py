@@ -43,8 +43,8 @@ def five_losses() -> HTML:
         mean, spread = (1e6 * number for number in TABLE[name])
         axes.errorbar([mean], [y], xerr=[spread], fmt="ko", markersize=7, capsize=5)
         said = f"{mean:.0f}" if mean > 1000 else f"{mean:.3g}"
-        axes.annotate(f"{name}: {said}", (mean, y), xytext=(9, 8), textcoords="offset points",
-                      va="center")
+        axes.annotate(f"{name}: {said}", (mean + spread, y), xytext=(7, 0), va="center",
+                      textcoords="offset points")
     for loss, name, style in ((SCORES["copy the input"], "copy the input", "-"),
                               (FLOOR, "floor", "--")):
         axes.axvline(1e6 * loss, color="#555555", linestyle=style, linewidth=1.2)

@@ -11,7 +11,7 @@ from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from geolab.show.figures import ACCENT, QUIET, SECOND, show, subplots
+from geolab.show.figures import ACCENT, CLEAR, QUIET, SECOND, show, subplots
 from geolab.show.schematic import CENTRE, OPERATOR, TINT, arrow, box, canvas
 from studies.engine import results
 
@@ -129,13 +129,13 @@ def draw_roof(intensity: float) -> Figure:
     roof.plot(at, np.minimum(MATRIX, at * ROAD), color="black")
     roof.plot(at, np.minimum(PLAIN, at * ROAD), color="black", linestyle="--", linewidth=1.5)
     for rate, name in ((MATRIX, "matrix units"), (PLAIN, "plain units")):
-        roof.text(4700, rate * 1.3, name, ha="right", va="bottom", fontsize=10)
+        roof.text(4700, rate * 1.3, name, ha="right", va="bottom", fontsize=10, bbox=CLEAR)
     for x, y, name in ((1 / 3, ROAD / 3, "x + b h"), (20 / 9, ROAD * 20 / 9, "mix and write"),
                        (1640, MATRIX, "F")):
         roof.plot(x, y, "o", color=ACCENT, markersize=6)
         below = name == "F"
         roof.text(x if below else x * 1.5, y / 2.2 if below else y / 1.8, name, color=ACCENT,
-                  ha="center" if below else "left", va="center", fontsize=10)
+                  ha="center" if below else "left", va="center", fontsize=10, bbox=CLEAR)
     roof.plot([intensity] * 2, [0.1, 5000], color=SECOND, linewidth=1.2)
     for most, marker in ((MATRIX, "o"), (PLAIN, "s")):
         roof.plot(intensity, min(most, intensity * ROAD), marker, color=SECOND, markersize=7)

@@ -338,8 +338,8 @@ def clock() -> HTML:
         counted = name[0] == "6"
         axes.plot(us, -y, "o", color=SECOND if counted else ACCENT if name[0] == "g" else "#777777",
                   markersize=10, markerfacecolor="white" if counted else None, markeredgewidth=1.8)
-        axes.text(1.25 * us, -y, f"{us:.0f} µs" + ", counted" * counted, va="center", fontsize=10)
-    axes.set(xscale="log", yticks=[-y for y in range(5)], yticklabels=list(bars), xlim=(3, 10000),
+        axes.text(1.4 * us, -y, f"{us:.0f} µs" + ", counted" * counted, va="center", fontsize=10)
+    axes.set(xscale="log", yticks=[-y for y in range(5)], yticklabels=list(bars), xlim=(3, 20000),
              ylim=(-4.5, 0.5), xlabel="microseconds, in steps of ten times")
     return show(
         figure,

@@ -45,9 +45,9 @@ def stack(axes: Axes, y: float, bill: dict[str, float], height: float = 0.6,
     """Draw the parts of a bill side by side at height y, and return their sum."""
     left = 0.0
     for name, hours in bill.items():
-        waits = name == "waiting"
         axes.barh(y, hours, left=left, height=height, color=COLORS[name], linewidth=0.5,
-                  hatch="////" if waits else None, edgecolor="#777777" if waits else "white",
+                  hatch={"waiting": "////", "residual": "\\\\\\\\"}.get(name),  # apart in grey
+                  edgecolor="#777777" if name == "waiting" else "white",
                   label=name if named else None)
         left += hours
     return left

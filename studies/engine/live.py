@@ -23,7 +23,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from geolab.show.figures import LEAK, LOOKS, QUIET, captioned, look, subplots, svg
+from geolab.show.figures import LEAK, LOOKS, QUIET, captioned, look, name_level, subplots, svg
 from geolab.training import History
 from studies.engine import results
 
@@ -198,7 +198,8 @@ def _dots(shown: Live) -> Figure:
         axes.annotate(name, (value, -0.6), fontsize=9, color="#555555", ha="center", va="bottom")
     if shown.floor:
         axes.axvline(shown.floor, color="black", linestyle=":", linewidth=1.2)
-        axes.annotate(" floor", (shown.floor, len(arms) - 0.42), fontsize=9, va="bottom")
+        axes.annotate("floor", (shown.floor, len(arms) - 0.4), (3, 2), fontsize=9, va="bottom",
+                      textcoords="offset points")
     axes.set(yticks=range(len(arms)), yticklabels=arms, ylim=(len(arms) - 0.4, -0.6),
              xlabel=shown.quantity, xscale="log" if shown.log else "linear")
     if shown.log:  # few labels: those between the powers of ten run into each other
@@ -225,16 +226,15 @@ def _curves(shown: Live) -> Figure:
                               alpha=0.18, linewidth=0)
         axes.plot(history.evaluated_at, np.array(history.validation_loss) / unit, label=arm,
                   markersize=4, **{**style, "linewidth": 1.6})
-    right = max(history.evaluated_at[-1] for history in shown.runs.values())
-    for name, value in shown.baselines.items():
-        axes.axhline(value / unit, color=QUIET, linewidth=1)
-        axes.annotate(name, (right, value / unit), ha="right", va="bottom", fontsize=9,
-                      color="#555555")
+    levels = {name: axes.axhline(value / unit, color=QUIET, linewidth=1)
+              for name, value in shown.baselines.items()}
     if shown.floor:
         axes.axhline(1, color="black", linestyle=":", linewidth=1.2)
     axes.set(yscale="log" if shown.log else "linear", xlabel="training steps",
              ylabel=f"{shown.quantity}{' / floor' if shown.floor else ''}",
              title=shown.title)
+    for name, level in levels.items():
+        name_level(axes, level, name)
     # below, since the names of baselines stand inside; three long names are wider than the figure
     columns = 3 if max(map(len, shown.runs)) <= 13 else 2
     figure.legend(loc="outside lower center", ncols=columns, fontsize=9)

@@ -50,6 +50,29 @@ def test_the_same_figure_is_the_same_text_even_where_matplotlib_has_another_styl
         assert matplotlib.rcParams["svg.fonttype"] == "path"
 
 
+def test_svg_stays_whole_when_a_point_lies_outside_the_axes():
+    figure, axes = figures.subplots()
+    axes.plot(9, 9, "o")                       # matplotlib writes an empty group for it
+    axes.set(xlim=(0, 1), ylim=(0, 1), title="inside")
+    text = figures.svg(figure)
+    outermost, = (child for child in ElementTree.fromstring(text) if "style" in child.attrib)
+    assert "inside" in "".join(outermost.itertext())
+
+
+@pytest.mark.parametrize("rising, end", [(True, "left"), (False, "right")])
+def test_a_level_is_named_where_no_curve_passes(rising, end):
+    figure, axes = figures.subplots()
+    axes.plot([0, 1], [0, 1] if rising else [1, 0])
+    level = axes.axhline(1 if rising else 0.98, color="black")
+    axes.set(ylim=(0, 1.5))
+    figures.name_level(axes, level, "a level")
+    label, = axes.texts
+    assert (label.get_ha(), label.get_va()) == (end, "bottom")
+    axes.axhline(1.06)  # closely above it
+    figures.name_level(axes, level, "again")
+    assert axes.texts[1].get_va() == "top"
+
+
 def test_svg_is_one_element_that_scales_with_the_page_and_its_text_stays_text():
     text = figures.svg(curve("β of k"))
     root = ElementTree.fromstring(text)
