@@ -86,9 +86,9 @@ def _index(options: list, value) -> int:
     if value in options:
         return options.index(value)
     if _numbers((*options, value)):
-        size = max(map(abs, options))  # rounding is relative: 1e-12 isn't 1e-10
+        size = max(map(abs, options))  # relative, to float32: 1e-12 isn't 1e-10
         near = min(range(len(options)), key=lambda k: abs(options[k] - value))
-        if math.isclose(options[near], value, abs_tol=1e-9 * size):
+        if math.isclose(options[near], value, abs_tol=1e-6 * size):
             return near
     raise ValueError(f"a mark or start must be one of the values, got {value!r}")
 
