@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
+from itertools import zip_longest
 from numbers import Integral, Number, Real
 from typing import Any
 
@@ -88,9 +89,33 @@ def require_unit(direction: Tensor, name: str = "direction") -> None:
                          f"{length:.6g}; normalise it with operators.unit_direction")
 
 
+def require_state(name: str, tensor: Tensor, axes: int = 1) -> None:
+    """Raise TypeError unless a tensor has floating-point numbers, and ValueError for fewer axes.
+
+    Others are cast to its dtype: a whole number would round their weights away.
+    """
+    if not tensor.is_floating_point():
+        raise TypeError(f"{name} must have a floating-point dtype, got {tensor.dtype}")
+    if tensor.ndim < axes:
+        raise ValueError(f"{name} must have at least {axes} {'axis' if axes == 1 else 'axes'}, "
+                         f"got shape {tuple(tensor.shape)}")
+
+
+def require_real(**given: Tensor | float) -> None:
+    """Raise TypeError for a tensor of complex numbers, half of which a cast would drop, and
+    ValueError for a number that isn't finite.
+    """
+    for name, value in given.items():
+        if isinstance(value, Tensor):
+            if value.is_complex():
+                raise TypeError(f"{name} must have real numbers, got {value.dtype}")
+        else:
+            require_number(name, value)
+
+
 def require_width(name: str, tensor: Tensor, width: int) -> None:
     """Raise ValueError unless the last axis of `tensor` has `width` features."""
-    if tensor.shape[-1] != width:
+    if tensor.shape[-1:] != (width,):
         raise ValueError(f"{name} must have {width} features along its last axis, "
                          f"got shape {tuple(tensor.shape)}")
 
@@ -99,6 +124,9 @@ def require_leading(name: str, tensor: Tensor, trailing: int, leading: Sequence[
     """Raise ValueError unless the axes of `tensor` before its `trailing` last ones broadcast to
     `leading`, the axes of x in the same place.
     """
+    if tensor.ndim < trailing:  # a slice would count from the end
+        raise ValueError(f"{name} must have at least {trailing} axes, got shape "
+                         f"{tuple(tensor.shape)}")
     own = tensor.shape[:tensor.ndim - trailing]
     if own != leading and (len(own) > len(leading) or any(
             size not in (1, there) for size, there in zip(own[::-1], leading[::-1], strict=False))):
@@ -106,17 +134,31 @@ def require_leading(name: str, tensor: Tensor, trailing: int, leading: Sequence[
                          f"{tuple(leading)}, got shape {tuple(tensor.shape)}")
 
 
+def require_together(**leading: Sequence[int]) -> None:
+    """Raise ValueError unless the leading axes of several tensors broadcast to common ones."""
+    for sizes in zip_longest(*(axes[::-1] for axes in leading.values()), fillvalue=1):
+        wide = [size for size in sizes if size != 1]
+        if any(size != wide[0] for size in wide):
+            got = " and ".join(str(tuple(axes)) for axes in leading.values())
+            raise ValueError(f"{' and '.join(leading)} must have leading axes that broadcast to "
+                             f"common ones, got {got}")
+
+
 def require_norm(norm: tuple[Tensor, float] | Callable | None, features: int) -> None:
-    """Raise ValueError unless an RMS norm, (weight, guard), has one weight per feature. Any other
-    function checks its own.
+    """Raise ValueError unless an RMS norm, (weight, guard), has one weight per feature, and
+    TypeError for complex ones. Any other function checks its own.
     """
     if isinstance(norm, tuple):
+        require_real(norm=norm[0])
         require_width("norm", norm[0], features)
         require_leading("norm", norm[0], 1, ())
 
 
 def require_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> None:
-    """Raise ValueError unless H, b and h make a write of the streams x, H X + b ⊗ h."""
+    """Raise ValueError unless H, b and h make a write of the streams x, H X + b ⊗ h, and TypeError
+    for complex numbers.
+    """
+    require_real(matrix=matrix, weights=weights, update=update)
     *tokens, n, d = x.shape
     require_square("matrix", matrix, n)
     require_width("weights", weights, n)

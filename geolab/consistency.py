@@ -16,9 +16,12 @@ Legend: T positions, D features, G groups of positions, m positions in a group.
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
+from numbers import Real
 
 import torch
 from torch import Tensor
+
+from geolab.checks import require_real
 
 Map = Callable[[Tensor], Tensor]
 Time = float | Tensor
@@ -71,9 +74,13 @@ def diagrammatic_loss(diagrams: Sequence[Diagram], x: Tensor,
 
     It is added to the loss of the task.
 
-    Raises: ValueError for no diagrams, or another number of weights than of diagrams.
+    Raises: ValueError for no diagrams, another number of weights than of diagrams, or a weight that
+        isn't finite.
     """
+    if isinstance(weights, Real):
+        raise ValueError(f"weights must be one for each diagram, got the number {weights}")
     weights = [1.0] * len(diagrams) if weights is None else list(weights)
+    require_real(**{f"weights[{k}]": weight for k, weight in enumerate(weights)})
     if not diagrams or len(weights) != len(diagrams):
         raise ValueError("weights must be one for each of one or more diagrams, "
                          f"got {len(weights)} for {len(diagrams)} diagrams")
@@ -117,10 +124,12 @@ def agreement(h: Tensor, groups: Tensor) -> Tensor:
         h: (..., T, D).
         groups: (G, m) positions, int64.
     Returns: a scalar.
-    Raises: ValueError for groups of fewer than two positions.
+    Raises: ValueError for groups of fewer than two positions, or positions that aren't int64.
     """
     if groups.ndim != 2 or groups.shape[1] < 2:
         raise ValueError("groups must be (groups, members) with two or more members, "
                          f"got {tuple(groups.shape)}")
+    if groups.dtype != torch.int64:
+        raise ValueError(f"groups must be positions in int64, got {groups.dtype}")
     members = h[..., groups, :]  # (..., G, m, D)
     return (members - members.mean(-2, keepdim=True)).square().sum((-3, -2, -1)).mean()

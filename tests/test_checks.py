@@ -22,13 +22,17 @@ from geolab.checks import (
     require_option,
     require_options,
     require_pairs,
+    require_real,
     require_square,
+    require_state,
+    require_together,
     require_unit,
     require_width,
     require_write,
 )
 
 ZEROS, LONG = torch.zeros, torch.tensor([1 + 1e-6, 0.0], dtype=torch.float64)
+WHOLE, COMPLEX = ZEROS(3, dtype=torch.int64), ZEROS(3, dtype=torch.complex64)
 WRITE = (ZEROS(5, 4, 3), ZEROS(5, 4, 4), ZEROS(5, 4), ZEROS(5, 3))
 FITS = [
     *((require_unit, F.normalize(torch.randn(50, 300, dtype=torch.float64), dim=-1).to(dtype))
@@ -41,7 +45,7 @@ FITS = [
     (require_square, "m", ZEROS(2, 3, 3)), (require_square, "m", ZEROS(3, 3), 3),
     *((require_pairs, ZEROS(5, 3), ZEROS(5, 3), ZEROS(shape)) for shape in ((), (5,))),
     (require_norm, None, 3), (require_norm, (ZEROS(3), 0.1), 3), (require_norm, torch.tanh, 3),
-    (require_write, *WRITE),
+    (require_write, *WRITE), (require_state, "x", ZEROS(3)), (require_state, "x", ZEROS(2, 3), 2),
     *((require_count, "steps", value, least) for value, least in (
         (1, 1), (0, 0), (-3, -3), (10**30, 1), (np.int64(2), 2))),
     *((require_number, "noise", *given) for given in (
@@ -76,6 +80,13 @@ REFUSED = [
     (require_norm, (ZEROS(2), 0.1), 3,
      "norm must have 3 features along its last axis, got shape (2,)"),
     (require_norm, (ZEROS(2, 3), 0.1), 3, LEADING.format("norm", (), (2, 3))),
+    *((require_state, "x", x, f"x must have a floating-point dtype, got {x.dtype}")
+      for x in (WHOLE, COMPLEX, WHOLE > 0)),
+    (require_state, "x", ZEROS(()), "x must have at least 1 axis, got shape ()"),
+    (require_state, "x", ZEROS(3), 2, "x must have at least 2 axes, got shape (3,)"),
+    (require_width, "x", ZEROS(()), 4,
+     "x must have 4 features along its last axis, got shape ()"),
+    (require_leading, "m", ZEROS(3), 2, (), "m must have at least 2 axes, got shape (3,)"),
     *((require_write, *WRITE[:k], ZEROS(2, *WRITE[k].shape[1:]), *WRITE[k + 1:],
        LEADING.format(name, [5], (2, *WRITE[k].shape[1:])).replace("[5]", "(5,)"))
       for k, name in ((1, "matrix"), (2, "weights"), (3, "update"))),
@@ -100,8 +111,26 @@ def test_what_fits_passes(check, arguments):
 @pytest.mark.parametrize("check, arguments, message",
                          [(check, given, message) for check, *given, message in REFUSED])
 def test_what_does_not_fit_is_named(check, arguments, message):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+    with pytest.raises((TypeError, ValueError), match=f"^{re.escape(message)}$"):
         check(*arguments)
+
+
+def test_a_number_is_real_and_finite_and_a_tensor_real():
+    require_real(x=WHOLE, y=0.5, z=ZEROS(2))
+    for wrong, error, said in ((COMPLEX, TypeError, "real numbers, got torch.complex64"),
+                               (None, ValueError, "finite number, got None"),
+                               (math.nan, ValueError, "finite number, got nan")):
+        with pytest.raises(error, match=f"^y must (have|be a) {said}$"):
+            require_real(x=1, y=wrong)
+
+
+def test_leading_axes_broadcast_to_common_ones():
+    for shapes in ((), ((),), ((3,), (2, 1), ()), ((2, 3), (3,), (1, 1, 3)), ((0,), (1,))):
+        require_together(**dict(zip("abc", shapes, strict=False)))
+    for a, b in (((2,), (3,)), ((2, 3), (2,)), ((0,), (2,))):
+        with pytest.raises(ValueError, match=re.escape(
+                f"a and b must have leading axes that broadcast to common ones, got {a} and {b}")):
+            require_together(a=a, b=b)
 
 
 # ---------------------------------------------------------------- options, written out

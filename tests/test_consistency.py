@@ -73,6 +73,12 @@ RELU = Diagram((torch.relu,), (torch.abs,))
     (lambda: Diagram((torch.relu,)), ValueError, "two or more paths, got 1"),
     (lambda: Diagram(torch.relu, (torch.abs,)), TypeError, "f is the path (f,)"),
     (lambda: diagrammatic_loss([RELU, RELU], batch(), [1.0]), ValueError, "got 1 for 2 diagrams"),
+    (lambda: diagrammatic_loss([RELU], batch(), 0.5), ValueError,
+     "weights must be one for each diagram, got the number 0.5"),
+    (lambda: diagrammatic_loss([RELU], batch(), [float("nan")]), ValueError,
+     "weights[0] must be a finite number, got nan"),
+    (lambda: agreement(batch(), torch.ones(1, 2)), ValueError,
+     "groups must be positions in int64, got torch.float32"),
     (lambda: diagrammatic_loss([], batch()), ValueError, "got 0 for 0 diagrams")])
 def test_what_is_no_diagram_is_refused(call, error, message):
     with pytest.raises(error, match=re.escape(message)):

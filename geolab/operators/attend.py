@@ -12,7 +12,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from geolab import kernels
-from geolab.checks import require_count, require_leading, require_number, require_width
+from geolab.checks import (
+    require_count,
+    require_leading,
+    require_number,
+    require_option,
+    require_real,
+    require_state,
+    require_width,
+)
 from geolab.operators.precision import outside_autocast, size, widened
 from geolab.operators.streams import stream_read
 
@@ -40,7 +48,8 @@ def attend(x: Tensor, query: Tensor, how: Attention, sources: int | None = None)
         x: (..., n, d); what lies behind the sources isn't read.
         query: w, (d).
         sources: k, from 1 to n; None is n.
-    Raises: ValueError for another width or number of sources.
+    Raises: ValueError for another width or number of sources, or an unknown option; TypeError for
+        an x whose numbers aren't floating-point.
     """
     k, served = _asked(x, query, how, sources)
     if served:
@@ -67,6 +76,8 @@ def attend_on(x: Tensor, query: Tensor, how: Attention, sources: int) -> tuple[T
 def _asked(x: Tensor, query: Tensor, how: Attention,
            sources: int | None) -> tuple[int, tuple | None]:
     """k, and the options of the kernel, if it serves x."""
+    require_state("x", x, 2)
+    require_real(query=query)
     n, d = x.shape[-2:]
     require_width("query", query, d)
     require_leading("query", query, 1, ())
@@ -76,6 +87,8 @@ def _asked(x: Tensor, query: Tensor, how: Attention,
         raise ValueError(f"sources must be at most the {n} places of x, got {k}")
     if how.eps is not None:
         require_number("eps", how.eps, 0)
+    for name in ("scaled", "summed", "normed"):
+        require_option(name, getattr(how, name), (True, False))
     if not kernels.serves(x) or not 0 < d <= kernels.MOST_HELD[0]:
         return k, None
     wide = torch.promote_types(x.dtype, torch.float32)

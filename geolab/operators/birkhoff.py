@@ -21,7 +21,13 @@ from torch import Tensor
 from torch.autograd import Function
 
 from geolab import kernels
-from geolab.checks import require_count, require_number, require_option, require_square
+from geolab.checks import (
+    require_count,
+    require_number,
+    require_option,
+    require_square,
+    require_state,
+)
 from geolab.operators.precision import widened
 
 ORDERS = ("column-row", "row-column")
@@ -61,9 +67,11 @@ def sinkhorn(logits: Tensor, iterations: int = 20, order: str = "column-row",
             matrix for each.
     Returns: (..., n, n), in float32 at least.
     Raises: ValueError when logits are not square, for less than one iteration, an unknown order or
-        form, an eps that is negative, or an eps with form="log".
+        form, an eps that is negative, or an eps with form="log"; TypeError when the numbers aren't
+        floating-point.
     """
     require_square("logits", logits)
+    require_state("logits", logits)
     require_count("iterations", iterations)
     require_option("order", order, ORDERS)
     require_option("form", form, FORMS)

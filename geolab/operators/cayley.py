@@ -25,8 +25,16 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from geolab import kernels
-from geolab.checks import require_count, require_option, require_pairs, require_square
-from geolab.operators.precision import outside_autocast, product, size, widened
+from geolab.checks import (
+    require_count,
+    require_number,
+    require_option,
+    require_pairs,
+    require_real,
+    require_square,
+    require_state,
+)
+from geolab.operators.precision import outside_autocast, product, promoted, size, widened
 
 STARTS = ("shifted", "identity")
 
@@ -52,12 +60,15 @@ def cayley_rank2(u: Tensor, v: Tensor, beta: Tensor | float) -> Tensor:
         u, v: (..., n), any vectors.
         beta: (...) or a number. −β gives Qᵀ.
     Returns: (..., n, n), in float32 at least.
-    Raises: ValueError when u and v differ in shape, or beta is not one number per pair.
+    Raises: ValueError when u and v differ in shape, or beta is not one number per pair; TypeError
+        for complex numbers, or a u whose numbers aren't floating-point.
     """
+    require_state("u", u)
+    require_real(v=v, beta=beta)
     n = u.shape[-1]
     if kernels.serves(u, n):
         return kernels.TWINS["cayley_rank2"](u, v, beta)
-    u, v = widened(u), widened(v)
+    u, v = promoted(u, v)
     beta = kernels.number(beta, u, u.dtype).to(u.dtype)
     require_pairs(u, v, beta)
     with outside_autocast(u):
@@ -80,9 +91,10 @@ def cayley_skew4(w: Tensor) -> Tensor:
     Arguments:
         w: (..., 4, 4), skew-symmetric.
     Returns: (..., 4, 4), in float32 at least.
-    Raises: ValueError when w is not 4 × 4.
+    Raises: ValueError when w is not 4 × 4; TypeError when its numbers aren't floating-point.
     """
     require_square("w", w, 4)
+    require_state("w", w)
     if kernels.serves(w):
         return kernels.TWINS["cayley_skew4"](w)
     w = widened(w)
@@ -114,10 +126,13 @@ def cayley_iterated(w: Tensor, steps: int = 2, alpha: float = 0.1,
         start: Y₀ = I + αW ("shifted", the paper) or I ("identity", the benchmark's diagnostic, one
             step behind).
     Returns: (..., n, n), in float32 at least.
-    Raises: ValueError when w is not square, for another start, or for a number of steps below 0.
+    Raises: ValueError when w is not square, for another start, an alpha that isn't finite, or a
+        number of steps below 0; TypeError when the numbers of w aren't floating-point.
     """
     require_square("w", w)
+    require_state("w", w)
     require_count("steps", steps, at_least=0)
+    require_number("alpha", alpha)
     require_option("start", start, STARTS)
     w = widened(w)
     with outside_autocast(w):

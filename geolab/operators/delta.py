@@ -9,9 +9,18 @@ import torch
 from torch import Tensor
 
 from geolab import kernels
-from geolab.checks import require_unit, require_width
+from geolab.checks import (
+    require_leading,
+    require_number,
+    require_option,
+    require_real,
+    require_state,
+    require_together,
+    require_unit,
+    require_width,
+)
 from geolab.operators.generate import held
-from geolab.operators.precision import outside_autocast, product, widened
+from geolab.operators.precision import outside_autocast, product, promoted, widened
 
 
 def unit_direction(h: Tensor, eps: float = 0.0) -> Tensor:
@@ -22,7 +31,10 @@ def unit_direction(h: Tensor, eps: float = 0.0) -> Tensor:
         h: (..., d), any vectors; with eps = 0 none may be zero.
         eps: the guard ε_k against a vanishing h, in units of h; the paper's code takes 1e-5.
     Returns: (..., d), in float32 at least. NaN for an h longer than 1e19.
+    Raises: ValueError for an eps below 0; TypeError when the numbers of h aren't floating-point.
     """
+    require_state("h", h)
+    require_number("eps", eps, 0)
     h = widened(h)
     square = torch.linalg.vector_norm(h, dim=-1, keepdim=True).square() + eps**2
     return h / held(square).sqrt()  # 1/√ would have a cube in its gradient
@@ -36,8 +48,13 @@ def delta_matrix(direction: Tensor, beta: Tensor | float) -> Tensor:
         direction: (..., d), unit vectors k.
         beta: (...) or a number. 0 is the identity, 1 a projection, 2 a Householder reflection.
     Returns: (..., d, d).
-    Raises: ValueError when a direction does not have unit length.
+    Raises: ValueError when a direction does not have unit length, or leading axes don't broadcast;
+        TypeError when the direction's numbers aren't floating-point.
     """
+    require_state("direction", direction)
+    require_real(beta=beta)
+    if isinstance(beta, Tensor):
+        require_together(direction=direction.shape[:-1], beta=beta.shape)
     require_unit(direction)
     beta = kernels.number(beta, direction, direction.dtype).to(direction.dtype)
     identity = torch.eye(direction.shape[-1], dtype=direction.dtype, device=direction.device)
@@ -69,9 +86,16 @@ def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tens
         erase: False leaves out kᵀX: X + β k vᵀ.
         eps: the guard of the normalisation; None takes the direction as it is.
     Returns: a tensor in the shape and dtype of x.
-    Raises: ValueError when direction and state disagree in features or in the number of axes, or
-        value or beta has an axis too many.
+    Raises: ValueError when direction and state disagree in features or in the number of axes, when
+        value or beta has an axis too many, when leading axes don't broadcast to those of x, or for
+        a number that isn't finite; TypeError for complex numbers, or an x whose numbers aren't
+        floating-point.
     """
+    require_state("x", x)
+    require_real(direction=direction, value=value, beta=beta)
+    require_option("erase", erase, (True, False))
+    if eps is not None:
+        require_number("eps", eps, 0)
     axes = x.ndim - direction.ndim + 1
     if axes not in (1, 2):
         raise ValueError("x must have as many axes as direction (a vector state) or one more "
@@ -82,6 +106,13 @@ def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tens
             raise ValueError(f"{name} must be one number per direction, got {tuple(tensor.shape)} "
                              f"with direction {tuple(direction.shape)}")
     require_width("direction", direction, x.shape[-axes])
+    if axes == 2 and isinstance(value, Tensor) and value.ndim and value.shape[-1] != 1:
+        require_width("value", value, x.shape[-1])
+    leading = x.shape[:-axes]
+    require_leading("direction", direction, 1, leading)
+    for name, tensor, own in (("value", value, axes - 1), ("beta", beta, 0)):
+        if isinstance(tensor, Tensor) and tensor.ndim >= own:
+            require_leading(name, tensor, own, leading)
     if kernels.serves(x):
         return kernels.TWINS["delta_update"](x, direction, value, beta, erase, eps)
     k, v, beta = (kernels.number(t, x, x.dtype).to(x.dtype) for t in (direction, value, beta))
@@ -114,8 +145,14 @@ def delta_layer(x: Tensor, direction: Tensor, value_of: Tensor, rate_of: Tensor,
         eps: the guard of the normalisation of h.
         height: the upper limit of v; the published code has 4, the paper 1.
     Returns: a tensor in the shape and dtype of x. Logits are computed in float32 at least.
-    Raises: ValueError when a tensor has another shape than these.
+    Raises: ValueError when a tensor has another shape than these, for an eps below 0, or a height
+        that isn't finite; TypeError for complex numbers, or an x whose numbers aren't
+        floating-point.
     """
+    require_state("x", x)
+    require_real(direction=direction, value_of=value_of, rate_of=rate_of, value_map=value_map,
+                 value_bias=value_bias, rate_map=rate_map, rate_bias=rate_bias, height=height)
+    require_number("eps", eps, 0)
     channels = x.shape[direction.ndim:]
     if len(channels) > 1 or x.shape[:direction.ndim] != direction.shape:
         raise ValueError(f"x must have the axes of direction, {tuple(direction.shape)}, and one "
@@ -145,7 +182,7 @@ def makes_rates(x: Tensor, value_map: Tensor) -> bool:
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """W x + b in float32 at least, whose backward pass leaves autocast too."""
-    x, weight, bias = map(widened, (x, weight, bias))
+    x, weight, bias = promoted(x, weight, bias)
     rows = product(x.reshape(x.shape[:-1].numel(), x.shape[-1]), weight.mT)
     return rows.view(*x.shape[:-1], len(weight)) + bias
 
@@ -162,8 +199,10 @@ def diagonal_update(x: Tensor, update: Tensor, beta: Tensor, alpha: Tensor) -> T
         alpha: α, one number.
     Returns: (..., d), in the dtype of x.
     Raises: ValueError when update or beta has another shape than x, or alpha is more than one
-        number.
+        number; TypeError for complex numbers, or an x whose numbers aren't floating-point.
     """
+    require_state("x", x)
+    require_real(update=update, beta=beta, alpha=alpha)
     for name, tensor in (("update", update), ("beta", beta)):
         if tensor.shape != x.shape:
             raise ValueError(f"{name} must have the shape of x, {tuple(x.shape)}, "

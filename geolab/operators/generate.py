@@ -15,7 +15,13 @@ from torch import Tensor
 from torch.autograd import Function
 
 from geolab import kernels
-from geolab.checks import require_leading, require_width
+from geolab.checks import (
+    require_leading,
+    require_number,
+    require_real,
+    require_state,
+    require_width,
+)
 from geolab.operators.precision import outside_autocast, widened
 
 
@@ -36,6 +42,13 @@ class Maps(NamedTuple):
         return scale.unsqueeze(-1) * self.weight
 
 
+def require_maps(maps: Maps) -> None:
+    """Raise TypeError for complex numbers, and ValueError unless s and bias are vectors."""
+    require_real(weight=maps.weight, scale=maps.scale, bias=maps.bias)
+    require_leading("scale", maps.scale, 1, ())
+    require_leading("bias", maps.bias, 1, ())
+
+
 def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """W (x / rms x), with rms x = √(mean x² + eps).
 
@@ -46,8 +59,12 @@ def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
         weight: W, (outputs, features).
         eps: the guard of the norm.
     Returns: (..., outputs), in float32 if x has half precision. NaN for an x longer than 1e19.
-    Raises: ValueError when the weight has another number of features, or more than two axes.
+    Raises: ValueError when the weight has another number of features or of axes, or for an eps
+        below 0; TypeError for a complex weight, or an x whose numbers aren't floating-point.
     """
+    require_state("x", x)
+    require_real(weight=weight)
+    require_number("eps", eps, 0)
     require_width("weight", weight, x.shape[-1])
     require_leading("weight", weight, 2, ())
     if kernels.serves(x) and len(weight) <= kernels.MOST_OUTPUTS:

@@ -6,7 +6,7 @@ Legend: d features; ... any leading axes, one reflection each.
 import torch
 from torch import Tensor
 
-from geolab.checks import require_unit, require_width
+from geolab.checks import require_state, require_unit, require_width
 from geolab.operators.precision import widened
 
 
@@ -16,8 +16,10 @@ def householder_matrix(direction: Tensor) -> Tensor:
     Arguments:
         direction: (..., d), unit vectors k.
     Returns: (..., d, d). Symmetric, orthogonal, its own inverse, determinant −1 (MGT lemma A.2).
-    Raises: ValueError when a direction is not of unit length.
+    Raises: ValueError when a direction is not of unit length; TypeError when its numbers aren't
+        floating-point.
     """
+    require_state("direction", direction)
     require_unit(direction)
     identity = torch.eye(direction.shape[-1], dtype=direction.dtype, device=direction.device)
     return identity - 2 * direction.unsqueeze(-1) * direction.unsqueeze(-2)
@@ -30,8 +32,11 @@ def reflect(x: Tensor, direction: Tensor) -> Tensor:
         x: (..., d).
         direction: (..., d), unit vectors k.
     Returns: (..., d), of the same length as x.
-    Raises: ValueError when a direction is not of unit length, or has another width than x.
+    Raises: ValueError when a direction is not of unit length, or has another width than x;
+        TypeError when their numbers aren't floating-point.
     """
+    require_state("x", x)
+    require_state("direction", direction)
     require_unit(direction)
     require_width("direction", direction, x.shape[-1])
     state, k = widened(x), widened(direction)

@@ -13,10 +13,18 @@ import torch
 from torch import Tensor
 
 from geolab import kernels
-from geolab.checks import require_leading, require_width, require_write
-from geolab.operators.generate import Maps
+from geolab.checks import (
+    require_leading,
+    require_norm,
+    require_number,
+    require_option,
+    require_state,
+    require_width,
+    require_write,
+)
+from geolab.operators.generate import Maps, require_maps
 from geolab.operators.precision import linear, outside_autocast, widened
-from geolab.operators.streams import Norm, Unwritten, stream_read
+from geolab.operators.streams import Unwritten, stream_read
 
 
 def hyper_join(state: Tensor | Unwritten, maps: Maps, eps: float, tanh: bool = True,
@@ -31,8 +39,11 @@ def hyper_join(state: Tensor | Unwritten, maps: Maps, eps: float, tanh: bool = T
         tanh: whether the numbers are bounded.
         norm: the norm in front of the next sublayer, if u shall be normalised.
     Returns: Z; u, (..., d); the next rows of H, then b, as in `Unwritten`.
-    Raises: as `stream_mix_write`; ValueError for another number of rows, scales or features.
+    Raises: as `stream_mix_write`; ValueError for another number of rows, scales or features, an eps
+        below 0, or a tanh that isn't True or False.
     """
+    require_number("eps", eps, 0)
+    require_option("tanh", tanh, (True, False))
     x = state.x if isinstance(state, Unwritten) else state
     _require(state, x, maps, norm)
     n, d = x.shape[-2:]
@@ -49,6 +60,8 @@ def hyper_join(state: Tensor | Unwritten, maps: Maps, eps: float, tanh: bool = T
 
 
 def _require(state: Tensor | Unwritten, x: Tensor, maps: Maps, norm: Callable | None) -> None:
+    require_state("x", x, 2)
+    require_maps(maps)
     n, d = x.shape[-2:]
     if isinstance(state, Unwritten):
         require_write(x, *state.apart(), state.update)
@@ -58,8 +71,7 @@ def _require(state: Tensor | Unwritten, x: Tensor, maps: Maps, norm: Callable | 
                               ("bias", maps.bias, n * (n + 2))):
         if len(rows) != count:
             raise ValueError(f"{name} must have {count} rows for {n} streams, got {len(rows)}")
-    if isinstance(norm, Norm):
-        require_width("norm", norm.weight, d)
+    require_norm(norm, d)
 
 
 def hyper_coefficients(x: Tensor, maps: Maps, eps: float,

@@ -28,12 +28,14 @@ from geolab.checks import (
     require_leading,
     require_number,
     require_option,
+    require_real,
     require_square,
+    require_state,
     require_width,
     require_write,
 )
 from geolab.operators.birkhoff import ORDERS, sinkhorn, sinkhorn_reference
-from geolab.operators.generate import Maps, rms_linear, rms_linear_reference
+from geolab.operators.generate import Maps, require_maps, rms_linear, rms_linear_reference
 from geolab.operators.polytope import mixture
 from geolab.operators.precision import outside_autocast
 from geolab.operators.streams import (
@@ -93,9 +95,8 @@ def stream_generate(x: Tensor, weight: Tensor, eps: float) -> Generated:
         eps: the guard of the norm.
     Raises: as `rms_linear`.
     """
+    _require_generator(x, weight, eps)
     if kernels.joins(x, len(weight)):
-        require_width("weight", weight, x.shape[-2] * x.shape[-1])
-        require_leading("weight", weight, 2, ())
         return Generated(*kernels.TWINS["stream_generate"](x, weight, eps))
     return Generated(x, rms_linear(x.flatten(-2), weight, eps))
 
@@ -109,13 +110,20 @@ def stream_join(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor, weig
         weight, eps: those of the next sublayer, as for `stream_generate`.
     Raises: as `stream_mix_write` and `rms_linear`.
     """
+    _require_generator(x, weight, eps)
     if kernels.joins(x, len(weight)):
         require_write(x, matrix, weights, update)
-        require_width("weight", weight, x.shape[-2] * x.shape[-1])
-        require_leading("weight", weight, 2, ())
         return Generated(*kernels.TWINS["stream_join"](x, matrix, weights, update, weight, eps))
     z = stream_mix_write(x, matrix, weights, update)
     return Generated(z, rms_linear(z.flatten(-2), weight, eps))
+
+
+def _require_generator(x: Tensor, weight: Tensor, eps: float) -> None:
+    require_state("x", x, 2)
+    require_real(weight=weight)
+    require_number("eps", eps, 0)
+    require_width("weight", weight, x.shape[-2] * x.shape[-1])
+    require_leading("weight", weight, 2, ())
 
 
 def constrained_join(state: Tensor | Unwritten, maps: Maps, form: Form, read: Tensor | None = None,
@@ -136,6 +144,8 @@ def constrained_join(state: Tensor | Unwritten, maps: Maps, form: Form, read: Te
         logits or scales.
     """
     x, update, given = state if isinstance(state, Unwritten) else (state, None, None)
+    require_state("x", x, 2)
+    require_maps(maps)
     n, d = x.shape[-2:]
     of_mix = n * n if maps.corners is None else len(maps.corners)
     sizes = (n, n) if len(maps.scale) == 2 else (n, n, of_mix)
@@ -182,9 +192,12 @@ def _require_join(x: Tensor, update: Any, given: Tensor | tuple | None, maps: Ma
             ("given", given, 2, tokens, n), ("update", update, 1, tokens, d),
             ("weight", maps.weight, 2, (), n * d), ("read", read, 1, tokens, n),
             ("norm", norm.weight if isinstance(norm, Norm) else None, 1, (), d)):
-        if tensor is not None and (tensor.shape[:-own], tensor.shape[-1]) != (leading, width):
+        if tensor is not None and (tensor.ndim, tensor.shape[:-own], tensor.shape[-1:]) != (
+                len(leading) + own, leading, (width,)):
             require_leading(name, tensor, own, leading)
             require_width(name, tensor, width)
+        if tensor is not None:
+            require_real(**{name: tensor})
     if given is not None and given.shape[-2] not in (1, n + 1):
         require_square("matrix", given[..., :-1, :], n)
     if maps.corners is not None and maps.corners.shape[1:] != (n, n):

@@ -17,15 +17,18 @@ from geolab import kernels
 from geolab.checks import (
     require_count,
     require_leading,
+    require_norm,
     require_number,
     require_option,
+    require_real,
+    require_state,
     require_width,
     require_write,
 )
 from geolab.operators.cayley import cayley_iterated, cayley_skew4, skew
-from geolab.operators.generate import Maps
+from geolab.operators.generate import Maps, require_maps
 from geolab.operators.precision import linear, outside_autocast, widened
-from geolab.operators.streams import Norm, Unwritten, stream_read
+from geolab.operators.streams import Unwritten, stream_read
 
 
 @dataclass(frozen=True)
@@ -74,18 +77,22 @@ def jpmhc_join(state: Tensor | Unwritten, maps: Maps, affine: tuple[Tensor, Tens
         streams, where the turn is exact.
     """
     x = state.x if isinstance(state, Unwritten) else state
+    require_state("x", x, 2)
+    require_maps(maps)
     n, d = x.shape[-2:]
     if isinstance(state, Unwritten):
         require_write(x, *state.apart(), state.update)
     for name, tensor in (("weight", maps.weight), ("affine", affine[0]), ("affine", affine[1])):
+        require_real(**{name: tensor})
         require_width(name, tensor, n * d)
     require_leading("weight", maps.weight, 2, ())
+    for tensor in affine:
+        require_leading("affine", tensor, 1, ())
     for name, rows, count in (("weight", maps.weight, 3 * n * n), ("scale", maps.scale, 1),
                               ("bias", maps.bias, 3 * n * n)):
         if len(rows) != count:
             raise ValueError(f"{name} must have {count} rows for {n} streams, got {len(rows)}")
-    if isinstance(norm, Norm):
-        require_width("norm", norm.weight, d)
+    require_norm(norm, d)
     if turn.exact and n != 4:
         raise ValueError(f"state must have 4 streams where the turn is exact, got {n}")
     held_in_registers = turn.exact or turn.steps <= MOST_STEPS

@@ -13,6 +13,8 @@ third log₂ n. The fourth has as many dimensions as the polytope from s = 2 on,
 if n ≥ s + 2. For s + 1 rows of which any two have one column in common, always the same, it would
 need s + 1 orthogonal subspaces in the s dimensions of that column.
 
+Logits whose numbers aren't floating-point raise TypeError.
+
 Sources: arXiv 2601.05732 (mHC-lite), 2601.21579 (KromHC), 2604.02309 (go-mHC).
 
 Legend: n streams, ... any leading axes, s × s the size of a block, S the cyclic shift.
@@ -26,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from geolab import kernels
-from geolab.checks import require_count, require_width
+from geolab.checks import require_count, require_state, require_width
 from geolab.operators.precision import outside_autocast, product, widened
 
 MOST_PERMUTED = 6  # 720 logits per token; the next number of streams has 5040
@@ -45,6 +47,7 @@ def permutation_mixture(logits: Tensor, streams: int) -> Tensor:
     if streams > MOST_PERMUTED:
         raise ValueError(f"streams must be at most {MOST_PERMUTED} for all permutations, got "
                          f"{streams}")
+    require_state("logits", logits)
     require_width("logits", logits, factorial(streams))
     return mixture(logits, permutation_matrices(streams).to(logits.device))
 
@@ -75,6 +78,7 @@ def circulant_mixture(logits: Tensor) -> Tensor:
         logits: z, (..., n); the first one is that of the identity.
     Returns: (..., n, n), in float32 at least.
     """
+    require_state("logits", logits)
     place = torch.arange(logits.shape[-1], device=logits.device)
     index = (place.unsqueeze(-1) - place).remainder(len(place))
     return widened(logits).softmax(-1)[..., index]
@@ -90,6 +94,7 @@ def kronecker_mixture(logits: Tensor) -> Tensor:
     Raises: ValueError unless each factor has two logits.
     """
     require_width("logits", logits, 2)
+    require_state("logits", logits, 2)
     shares = widened(logits).softmax(-1)
     weights = shares[..., 0, :]                     # of the swaps so far, one bit per factor
     for factor in range(1, shares.shape[-2]):
@@ -113,6 +118,7 @@ def orthostochastic(logits: Tensor, streams: int, blocks: int = 2) -> Tensor:
     """
     require_count("streams", streams)
     require_count("blocks", blocks)
+    require_state("logits", logits)
     size = streams * blocks
     require_width("logits", logits, size * (size - 1) // 2)
     z = widened(logits)

@@ -16,7 +16,9 @@ from geolab import kernels
 from geolab.checks import (
     require_leading,
     require_norm,
+    require_real,
     require_square,
+    require_state,
     require_width,
     require_write,
 )
@@ -47,9 +49,14 @@ def post_norm(state: Unwritten, norm: Callable[[Tensor], Tensor]) -> Tensor:
     Raises: as `stream_mix_write`; ValueError unless a `Norm` or a `LayerNorm` has d weights.
     """
     x, update, given = state
+    require_state("x", x, 1 if given is None else 2)
     *tokens, d = x.shape if given is None else x.shape[:-2] + x.shape[-1:]
     if isinstance(norm, tuple):
         require_norm(norm, d)
+    if given is None:
+        require_real(update=update)
+        require_width("update", update, d)
+        require_leading("update", update, 1, tokens)
     streams = x.unsqueeze(-2) if given is None else x
     held = kernels.takes_behind(streams, norm)
     # whether the sum x + h has another dtype than x
@@ -63,12 +70,11 @@ def post_norm(state: Unwritten, norm: Callable[[Tensor], Tensor]) -> Tensor:
         require_write(x, matrix, weights, update)
         given = torch.cat([matrix.expand(*tokens, n, n),
                            weights.expand(*tokens, n).unsqueeze(-2)], dim=-2)
-    else:
+    elif given is not None:
         require_width("update", update, d)
         require_leading("update", update, 1, tokens)
-        if given is not None:
-            require_width("given", given, n)
-            require_leading("given", given, 2, tokens)
-            if given.shape[-2] != 1:
-                require_square("matrix", given[..., :-1, :], n)
+        require_width("given", given, n)
+        require_leading("given", given, 2, tokens)
+        if given.shape[-2] != 1:
+            require_square("matrix", given[..., :-1, :], n)
     return kernels.TWINS["post_norm"](x, update, given, *held)

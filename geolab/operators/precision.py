@@ -35,6 +35,14 @@ def widened(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
+def promoted(*tensors: Tensor) -> list[Tensor]:
+    """The tensors in the widest of their dtypes, float32 at least."""
+    dtype = torch.float32
+    for tensor in tensors:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    return [tensor.to(dtype) for tensor in tensors]
+
+
 def outside_autocast(x: Tensor) -> AbstractContextManager:
     """A context in which autocast is off for the device of x."""
     device = x.device.type

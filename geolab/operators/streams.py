@@ -14,7 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from geolab import kernels
-from geolab.checks import require_leading, require_norm, require_width, require_write
+from geolab.checks import (
+    require_leading,
+    require_norm,
+    require_real,
+    require_state,
+    require_width,
+    require_write,
+)
 from geolab.operators.precision import Product, outside_autocast
 
 
@@ -48,6 +55,8 @@ class Unwritten(NamedTuple):
         """H, (..., n, n), and b, (..., n)."""
         if isinstance(self.given, tuple):
             return self.given
+        if self.given is not None:
+            require_leading("given", self.given, 2, self.x.shape[:-2])
         mix, write = self.given[..., :-1, :], self.given[..., -1, :]
         if not mix.shape[-2]:
             mix = torch.eye(write.shape[-1], dtype=write.dtype, device=write.device)
@@ -73,8 +82,11 @@ def stream_read(x: Tensor, weights: Tensor, ports: tuple = (),
         norm: the norm in front of the sublayer. The kernel takes an RMS norm in the same pass.
     Returns: (..., d), in the dtype of x.
     Raises: ValueError unless there is one weight per stream, the leading axes of weights broadcast
-        to those of x, and a `Norm` has d weights.
+        to those of x, and a `Norm` has d weights; TypeError for complex weights, or an x whose
+        numbers aren't floating-point.
     """
+    require_state("x", x, 2)
+    require_real(weights=weights)
     if weights.shape != x.shape[:-1] or isinstance(norm, Norm):
         _require_read(x, weights, norm)
     held = None
@@ -113,7 +125,9 @@ def stream_write_read(state: Tensor | Unwritten, weights: Tensor,
     """
     if isinstance(state, Unwritten):
         x = state.x
+        require_state("x", x, 2)
         require_write(x, *state.apart(), state.update)
+        require_real(weights=weights)
         if kernels.serves(x, x.shape[-2]):
             _require_read(x, weights, norm)
             held = kernels.takes(x, norm)
@@ -133,8 +147,10 @@ def stream_mix(x: Tensor, matrix: Tensor) -> Tensor:
             broadcast.
     Returns: (..., n, d), or (..., m, d), in the dtype of x.
     Raises: ValueError unless the matrix has one column per stream, and its leading axes broadcast
-        to those of x.
+        to those of x; TypeError for a complex matrix, or an x whose numbers aren't floating-point.
     """
+    require_state("x", x, 2)
+    require_real(matrix=matrix)
     n = x.shape[-2]
     require_width("matrix", matrix, n)
     require_leading("matrix", matrix, 2, x.shape[:-2])
@@ -153,6 +169,8 @@ def stream_write(x: Tensor, weights: Tensor, update: Tensor) -> Tensor:
     Returns: (..., n, d), in the dtype of x.
     Raises: as `stream_mix_write`.
     """
+    require_state("x", x, 2)
+    require_real(weights=weights, update=update)
     *tokens, n, d = x.shape
     require_width("weights", weights, n)
     require_width("update", update, d)
@@ -175,8 +193,11 @@ def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor)
     Returns: (..., n, d), in the dtype of x.
     Raises: ValueError unless the matrix has one row and one column per stream, there is one weight
         per stream, the update has the width of the streams, and the leading axes of all three
-        broadcast to those of x.
+        broadcast to those of x; TypeError for complex coefficients, or an x whose numbers aren't
+        floating-point.
     """
+    require_state("x", x, 2)
+    require_real(matrix=matrix, weights=weights, update=update)
     *tokens, n, d = x.shape
     if (matrix.shape, weights.shape, update.shape) != ((*tokens, n, n), (*tokens, n),
                                                        (*tokens, d)):

@@ -14,7 +14,8 @@ def influence(model: Callable[[Tensor], Tensor], x: Tensor, seed: int = 0) -> Te
     which have no derivative, it is the largest change of output t when token s is replaced by
     another token that occurs in x.
 
-    Raises: ValueError for another shape, or for tokens that are all the same.
+    Raises: ValueError for another shape, for tokens that are all the same, or where a model of
+        vectors gives an output without a gradient.
     """
     if x.is_floating_point() and x.ndim == 3:
         return _by_gradient(model, x, seed)
@@ -29,9 +30,13 @@ def future_influence(model: Callable[[Tensor], Tensor], x: Tensor, seed: int = 0
     return influence(model, x, seed).triu(1).max().item()
 
 
+@torch.enable_grad()
 def _by_gradient(model, x, seed):
     x = x.detach().clone().requires_grad_()
     output = model(x)
+    if not output.requires_grad:
+        raise ValueError("model must give an output with a gradient, to tell what it reads of x, "
+                         "got one without")
     generator = torch.Generator().manual_seed(seed)
     probe = torch.randn(output.shape, generator=generator).to(output)
     rows = [torch.autograd.grad((probe[:, t] * output[:, t]).sum(), x, retain_graph=True)[0]

@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from geolab.checks import require_option
+from geolab.operators import widened
 
 Map = Callable[[Tensor], Tensor]   # a tensor to one of the same shape
 Tokens = slice | Tensor            # an index of the positions, the axis before the last
@@ -107,8 +108,8 @@ def commutator_factors(first: Map, second: Map, x: Tensor, tokens: Tokens = ALL)
     b = second(at_first) - at_first - delta_j
     of = partial(_square, tokens=tokens)
     steps, responses, size = of(delta_i) + of(delta_j), of(a) + of(b), of(x)
-    return Factors(_share(of(a - b), responses, size + steps),
-                   _share(responses, steps, size + steps), steps / size)
+    return Factors(_share(of(a - b), responses, size + steps, x.dtype),
+                   _share(responses, steps, size + steps, x.dtype), steps / size)
 
 
 def asymmetry(first: Map, second: Map, x: Tensor, tokens: Tokens = ALL) -> Tensor:
@@ -160,16 +161,18 @@ def order_sensitivity(operators: Mapping[str, Map], x: Tensor, about: str = "inp
     ends = torch.stack([reduce(lambda y, operator: operator(y), order, x)
                         for order in permutations(maps)])
     of = partial(_square, tokens=tokens)
-    return _share(of(ends - ends.mean(0)), of(ends - centre), of(ends))
+    return _share(of(ends - ends.mean(0)), of(ends - centre), of(ends), ends.dtype)
 
 
 def _square(x: Tensor, tokens: Tokens = ALL) -> Tensor:
-    return (x if tokens is ALL else x[..., tokens, :]).square().sum()
+    # float16 holds no square of a state's length
+    return widened(x if tokens is ALL else x[..., tokens, :]).square().sum()
 
 
-def _share(part: Tensor, whole: Tensor, state: Tensor) -> Tensor:
-    """part / whole; nan where the whole is no more than rounding of a state with this ‖·‖²."""
-    seen = whole > (ROUNDING * torch.finfo(whole.dtype).eps) ** 2 * state
+def _share(part: Tensor, whole: Tensor, size: Tensor, dtype: torch.dtype) -> Tensor:
+    """part / whole; nan where the whole is no more than rounding of a state of this size and dtype.
+    """
+    seen = whole > (ROUNDING * torch.finfo(dtype).eps) ** 2 * size
     return torch.where(seen, part / whole, torch.nan)
 
 

@@ -14,6 +14,8 @@ Legend: B batch, T positions, D width, h (B, T, D) or (T, D); w window, n window
 import torch
 from torch import Tensor
 
+from geolab.checks import require_count, require_real
+
 ROUNDING = 1e-12   # a fit this small, relative to the sequence, counts as zero
 
 
@@ -63,6 +65,8 @@ def cech_residual(h: Tensor, window: int = 8, stride: int = 4) -> Tensor:
         sequence whose fits are all zero.
     """
     h = _sequences(h)
+    require_count("window", window)
+    require_count("stride", stride, 0)
     if not 3 <= window <= h.shape[1]:
         raise ValueError(f"window must be from 3 to the {h.shape[1]} positions of h, got {window}")
     if not 1 <= stride <= window - 2:
@@ -86,6 +90,7 @@ def _sequences(h: Tensor) -> Tensor:
     """(B, T, D) in float64."""
     if h.ndim not in (2, 3):
         raise ValueError(f"h must be (B, T, D) or (T, D), got shape {tuple(h.shape)}")
+    require_real(h=h)
     h = h.detach().double().reshape(-1, *h.shape[-2:])
     if not h.any(-1).any(-1).all():
         raise ValueError("h must not be zero in any sequence: its energy has no share")

@@ -45,6 +45,7 @@ def depth_weights(model: nn.Module, x: Any) -> DepthWeights:
     return weights_of(held_run(model, x))
 
 
+@torch.enable_grad()
 def weights_of(run: Run) -> DepthWeights:
     """The same of a run."""
     outputs = [run.entry, *(step.said for step in run.steps)]

@@ -3,6 +3,9 @@
 import torch
 from torch import Tensor
 
+from geolab.checks import require_option
+from geolab.probes.spectra import doubled
+
 
 def effective_rank(x: Tensor, center: bool = False) -> Tensor:
     """exp(entropy of the normalised singular values) / min(S, D), in (0, 1].
@@ -12,9 +15,12 @@ def effective_rank(x: Tensor, center: bool = False) -> Tensor:
         center: whether to subtract the mean vector first. The definition in the paper doesn't; a
             common mean then looks like a collapse (the book's first chapter shows it).
     Returns: (...). 1 when all singular values are equal, 1 / min(S, D) for rank one.
-    Raises: ValueError when x is zero, or becomes zero by centring.
+    Raises: ValueError when x is zero, or becomes zero by centring, or has fewer than two axes.
     """
-    x = x.detach().double()
+    require_option("center", center, (True, False))
+    if x.ndim < 2:
+        raise ValueError(f"x must be (..., S, D), got shape {tuple(x.shape)}")
+    x = doubled(x)
     if center:
         x = x - x.mean(-2, keepdim=True)
     sigma = torch.linalg.svdvals(x)

@@ -17,13 +17,18 @@ class Spectrum(NamedTuple):
     determinant: Tensor       # (...)
 
 
+def doubled(x: Tensor) -> Tensor:
+    """The tensor in float64, or in complex128, without a graph."""
+    return x.detach().to(torch.promote_types(x.dtype, torch.float64))
+
+
 def spectrum(matrix: Tensor) -> Spectrum:
-    """The spectrum of (..., d, d) matrices, computed in float64 for every dtype.
+    """The spectrum of (..., d, d) matrices, computed in float64, or complex128, for every dtype.
 
     Raises: ValueError when the last two axes differ.
     """
     require_square("matrix", matrix)
-    matrix = matrix.detach().double()
+    matrix = doubled(matrix)
     return Spectrum(torch.linalg.eigvals(matrix), torch.linalg.svdvals(matrix),
                     torch.linalg.det(matrix))
 

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from geolab.checks import require_number, require_real
+
 
 class Statistics(NamedTuple):
     """Statistics of all numbers of each of L layers. Each field is (L,)."""
@@ -24,11 +26,18 @@ def statistics_by_layer(values: Iterable[Tensor], threshold: float) -> Statistic
         threshold: the number at which the operator changes its kind. MGT counts β < 0. A gate
             changes sides at ½. The delta operator reverses the component along k for β > 1 and
             keeps its sign for β < 1.
-    Raises: ValueError for no layers.
+    Raises: ValueError for no layers, a layer without numbers, or a threshold that isn't finite.
     """
+    require_number("threshold", threshold)
+    values = list(values)
+    if not values:
+        raise ValueError("values must contain at least one layer")
+    for value in values:
+        require_real(values=value)
+        if not value.numel():
+            raise ValueError("values must contain a number in each layer, got a layer of shape "
+                             f"{tuple(value.shape)}")
     rows = [torch.stack([v.mean(), v.std(correction=0), v.min(), v.max(),
                          (v < threshold).double().mean()])
             for v in (value.detach().double() for value in values)]
-    if not rows:
-        raise ValueError("values must contain at least one layer")
     return Statistics(*torch.stack(rows, dim=1))

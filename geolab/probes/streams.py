@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from geolab.probes.spectra import doubled
+
 
 class Gain(NamedTuple):
     """The largest amplification by H_L ⋯ H_l, for each l."""
@@ -62,4 +64,4 @@ def stream_consensus(matrices: Tensor) -> Tensor:
 def _layers(matrices: Tensor) -> Tensor:
     if matrices.ndim < 3 or matrices.shape[-1] != matrices.shape[-2]:
         raise ValueError(f"matrices must be (layers, ..., n, n), got shape {tuple(matrices.shape)}")
-    return matrices.detach().double()
+    return doubled(matrices)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from geolab.operators import widened
 from geolab.probes.hearing import weights_of
 from geolab.probes.held import HeldStep, Run, held_run
 
@@ -53,11 +54,12 @@ def stream_usage(model: nn.Module, x: Any,
         for stream in range(len(norm)):
             without = held_run(model, x, partial(_without, at, stream))
             changes.append(loss(without.output) - loss(run.output) if loss else
-                           (without.exit - run.exit).norm() / run.exit.norm())
+                           widened(without.exit - run.exit).norm() / widened(run.exit).norm())
         usage.append(StreamUsage(norm, read, write, torch.stack(changes).detach()))
     return usage
 
 
+@torch.enable_grad()
 def _weights(step: HeldStep) -> tuple[Tensor, Tensor, Tensor]:
     before, after = _streams(step.state), _streams(step.new)
     read, = torch.autograd.grad(step.heard.sum(), before, retain_graph=True, materialize_grads=True)

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from geolab.operators import widened
+
 
 def share_along(x: Tensor, write: Tensor) -> Tensor:
     """⟨F, x⟩ / ⟨x, x⟩: the share of the state that a write adds along it; below 0 the write erases.
@@ -24,6 +26,7 @@ def share_along(x: Tensor, write: Tensor) -> Tensor:
         x, write: (..., D).
     Returns: (...); nan where x is zero.
     """
+    x, write = widened(x), widened(write)  # float16 holds no square of a state's length
     return (write * x).sum(-1) / x.square().sum(-1)
 
 
@@ -38,7 +41,8 @@ def delta_rate(x: Tensor, write: Tensor, direction: Tensor | None = None) -> Ten
             x − β k (kᵀx) exactly, with k of length 1.
     Returns: (...); infinite or nan where x has no component along k.
     """
-    k = write if direction is None else direction
+    x, write = widened(x), widened(write)
+    k = write if direction is None else widened(direction)
     return -(k * write).sum(-1) / (k * x).sum(-1)
 
 

@@ -65,7 +65,7 @@ def slider(values: Sequence, words: str = "", marks: Mapping | None = None, star
     Raises: ValueError for an empty list, a mark or a start that isn't a value, or smooth values
         that are words.
     """
-    options = list(values)
+    options = values.tolist() if hasattr(values, "tolist") else list(values)
     if not options:
         raise ValueError("values must have at least one entry, got an empty list")
     placed = {_index(options, value): said for value, said in (marks or {}).items()}
@@ -76,14 +76,20 @@ def slider(values: Sequence, words: str = "", marks: Mapping | None = None, star
 
 
 def _numbers(options: Sequence) -> bool:
-    return all(isinstance(option, numbers.Real) for option in options)
+    return all(isinstance(option, numbers.Real) and not isinstance(option, bool)
+               for option in options)
 
 
 def _index(options: list, value) -> int:
-    for k, option in enumerate(options):
-        if option == value or _numbers((option, value)) and math.isclose(option, value,
-                                                                         abs_tol=1e-9):
-            return k
+    """The place of a value among the options: of itself, or else of the nearest but for rounding.
+    """
+    if value in options:
+        return options.index(value)
+    if _numbers((*options, value)):
+        size = max(map(abs, options))  # relative, to float32: 1e-12 isn't 1e-10
+        near = min(range(len(options)), key=lambda k: abs(options[k] - value))
+        if math.isclose(options[near], value, abs_tol=1e-6 * size):
+            return near
     raise ValueError(f"a mark or start must be one of the values, got {value!r}")
 
 
@@ -169,7 +175,7 @@ def _frame(draw, chosen: dict) -> str:
 
 
 def _text(value, minus: str = "−") -> str:
-    if not isinstance(value, numbers.Real):
+    if not _numbers((value,)):
         return str(value)
     text = f"{value:g}"
     return (text if len(text) <= 7 else f"{value:.3g}").replace("-", minus)

@@ -60,7 +60,20 @@ REFUSED = [
        f"position must be one of 4 tokens, from -4 to 3, got {at}") for at in (4, -5)),
     (lambda: probes.statistics_by_layer([], threshold=0),
      "values must contain at least one layer"),
+    (lambda: probes.statistics_by_layer([ONES(2), ZEROS(0)], threshold=0),
+     r"values must contain a number in each layer, got a layer of shape \(0,\)"),
+    (lambda: probes.statistics_by_layer([ONES(2)], threshold=float("nan")),
+     "threshold must be a finite number, got nan"),
     (lambda: probes.between_writes([ONES(3, 4)]), "writes must be at least 2, got 1"),
+    (lambda: probes.influence(lambda x: x.detach(), ONES(1, 2, 3)),
+     "model must give an output with a gradient, .* got one without"),
+    (lambda: probes.effective_rank(ONES(3)), r"x must be \(..., S, D\), got shape \(3,\)"),
+    (lambda: probes.cech_residual(ONES(12, 3), window=8.0),
+     "window must be a whole number, got 8.0"),
+    *((lambda x=x, labels=labels: probes.linear_readout(x, labels), "labels must be int64, .*")
+      for x, labels in ((ONES(4, 2), ONES(4)), (ONES(1, 2), ZEROS(1, dtype=torch.long)))),
+    (lambda: probes.linear_readout(ONES(4, 2), ZEROS(4, dtype=torch.long), ridge=-1.0),
+     "ridge must be at least 0, got -1.0"),
 ]
 
 

@@ -47,6 +47,13 @@ ALL = [*FORMS, *((name, options) for name, forms in _MORE.items() for options in
        *((name, {"pool": pool}) for name in POOLED for pool in ("token", "sequence")
          if (name, {"pool": pool}) not in FORMS)]
 every_form = pytest.mark.parametrize("name, options", ALL)
+def plain(x, values=None):
+    """A sublayer that takes all that attention takes."""
+    if isinstance(x, Views):
+        return x.q.sin() + 2 * x.k - x.v
+    return x.sin() if values is None else x.sin() + values(x)
+
+
 LOOKING_BACK = ["attnres", "denseformer", "muddformer"]
 
 
@@ -112,6 +119,32 @@ def test_a_step_is_the_same_around_the_backbone_s_sublayer_and_around_a_plain_on
         ours = layer.residual(state, layer.sublayer)
         assert_close(ours, layer.residual(state, plain), **CLOSE)
         state = ours
+
+
+@every_form
+@torch.no_grad()
+def test_a_sequence_gives_the_same_beside_others_and_however_it_lies_in_memory(name, options):
+    made = shaken(stack(name, 16, 3, **options).double())
+
+    def result(x):
+        state = made[0].expand(x)
+        for residual in made:
+            state = residual(state, Normed(plain, torch.tanh, takes_views=True, takes_values=True))
+        return made[-1].reduce(state)
+
+    x = normal(3, 5, made[0].outer)
+    whole = result(x)
+    assert_close(torch.cat([result(x[k:k + 1]) for k in range(3)]), whole, **CLOSE)
+    for same in (x.mT.contiguous().mT, x.transpose(0, 1).contiguous().transpose(0, 1),
+                 torch.cat([x, x], -1)[..., :made[0].outer], x.repeat(1, 2, 1)[:, :5]):
+        assert_close(result(same), whole, **CLOSE)
+    shared = x[1].expand_as(x)
+    assert_close(result(shared), whole[1].expand_as(x), **CLOSE)
+    bad = x.index_fill(0, torch.tensor(1), torch.nan)
+    found = result(bad)
+    assert_close(found[::2], whole[::2], **CLOSE)
+    assert not found[1].isfinite().all()
+    assert result(x[:0]).shape == x[:0].shape and result(x[:, :0]).shape == x[:, :0].shape
 
 
 # ---------------------------------------------------------------- the future, slopes and training

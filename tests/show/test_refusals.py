@@ -63,7 +63,9 @@ REFUSALS = [
 
     (lambda: slider([]), "values must have at least one entry"),
     (lambda: slider(["a", "b"], smooth=True), r"smooth values must be numbers, got \['a', 'b'"),
+    (lambda: slider([False, True], smooth=True), r"smooth values must be numbers, got \[False"),
     (lambda: slider(["a", "b"], marks={"c": "none"}), "one of the values, got 'c'"),
+    (lambda: slider([1e-12, 1e-10], start=1e-11), "one of the values, got 1e-11"),
     (lambda: explore(point), "explore needs at least one slider"),
     (lambda: explore(point, beta=[1], gate=[]), "empty list for gate"),
     (lambda: explore(point, beta=range(6), gate=range(17)), "got 102 combinations"),

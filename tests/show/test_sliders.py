@@ -6,6 +6,7 @@ import re
 
 import ipywidgets
 import pytest
+import torch
 from bs4 import BeautifulSoup
 from IPython.display import HTML
 
@@ -21,6 +22,18 @@ def point(beta, gate=0.5, title=""):
     axes.plot([beta], [gate], "o")
     axes.set(xlim=(-1, 3), ylim=(-1, 3), title=title)
     return figure
+
+
+@pytest.mark.parametrize("values", [[1e-12, 1e-10, 1e-8, 1e-5], [1e-10, 0, 1], [-2e9, 0, 1e-10]])
+def test_a_mark_stands_at_its_own_value_however_small(values):
+    for place, value in enumerate(values):
+        made = slider(values, marks={value: "here"}, start=value)
+        assert (made.start, made.marks) == (place, {place: "here"})
+
+
+def test_a_tensor_s_values_are_numbers():
+    made = slider(torch.linspace(0, 1, 11), start=0.3)
+    assert made.start == 3 and all(type(value) is float for value in made.values)
 
 
 # ---------------------------------------------------------------- in a live kernel
