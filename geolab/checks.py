@@ -154,6 +154,13 @@ def require_norm(norm: tuple[Tensor, float] | Callable | None, features: int) ->
         require_leading("norm", norm[0], 1, ())
 
 
+def require_maps(weight: Tensor, scale: Tensor, bias: Tensor) -> None:
+    """Raise TypeError for complex numbers, and ValueError unless s and bias are vectors."""
+    require_real(weight=weight, scale=scale, bias=bias)
+    require_leading("scale", scale, 1, ())
+    require_leading("bias", bias, 1, ())
+
+
 def require_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor) -> None:
     """Raise ValueError unless H, b and h make a write of the streams x, H X + b ⊗ h, and TypeError
     for complex numbers.

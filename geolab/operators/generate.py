@@ -42,13 +42,6 @@ class Maps(NamedTuple):
         return scale.unsqueeze(-1) * self.weight
 
 
-def require_maps(maps: Maps) -> None:
-    """Raise TypeError for complex numbers, and ValueError unless s and bias are vectors."""
-    require_real(weight=maps.weight, scale=maps.scale, bias=maps.bias)
-    require_leading("scale", maps.scale, 1, ())
-    require_leading("bias", maps.bias, 1, ())
-
-
 def rms_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """W (x / rms x), with rms x = √(mean x² + eps).
 

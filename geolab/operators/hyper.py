@@ -15,6 +15,7 @@ from torch import Tensor
 from geolab import kernels
 from geolab.checks import (
     require_leading,
+    require_maps,
     require_norm,
     require_number,
     require_option,
@@ -22,7 +23,7 @@ from geolab.checks import (
     require_width,
     require_write,
 )
-from geolab.operators.generate import Maps, require_maps
+from geolab.operators.generate import Maps
 from geolab.operators.precision import linear, outside_autocast, widened
 from geolab.operators.streams import Unwritten, stream_read
 
@@ -61,7 +62,7 @@ def hyper_join(state: Tensor | Unwritten, maps: Maps, eps: float, tanh: bool = T
 
 def _require(state: Tensor | Unwritten, x: Tensor, maps: Maps, norm: Callable | None) -> None:
     require_state("x", x, 2)
-    require_maps(maps)
+    require_maps(maps.weight, maps.scale, maps.bias)
     n, d = x.shape[-2:]
     if isinstance(state, Unwritten):
         require_write(x, *state.apart(), state.update)

@@ -26,6 +26,7 @@ from geolab import kernels
 from geolab.checks import (
     require_count,
     require_leading,
+    require_maps,
     require_number,
     require_option,
     require_real,
@@ -35,7 +36,7 @@ from geolab.checks import (
     require_write,
 )
 from geolab.operators.birkhoff import ORDERS, sinkhorn, sinkhorn_reference
-from geolab.operators.generate import Maps, require_maps, rms_linear, rms_linear_reference
+from geolab.operators.generate import Maps, rms_linear, rms_linear_reference
 from geolab.operators.polytope import mixture
 from geolab.operators.precision import outside_autocast
 from geolab.operators.streams import (
@@ -144,12 +145,8 @@ def constrained_join(state: Tensor | Unwritten, maps: Maps, form: Form, read: Te
         logits or scales.
     """
     x, update, given = state if isinstance(state, Unwritten) else (state, None, None)
-    require_state("x", x, 2)
-    require_maps(maps)
+    sizes = _require_join(x, update, given, maps, read, norm)
     n, d = x.shape[-2:]
-    of_mix = n * n if maps.corners is None else len(maps.corners)
-    sizes = (n, n) if len(maps.scale) == 2 else (n, n, of_mix)
-    _require_join(x, update, given, maps, read, norm, sizes)
     held = kernels.takes(x, norm) if kernels.serves(x, n) else None
     # without features the coefficients are the bias's
     if d and kernels.joins(x, len(maps.weight), wide=True):
@@ -181,9 +178,22 @@ def constrained_join(state: Tensor | Unwritten, maps: Maps, form: Form, read: Te
 
 
 def _require_join(x: Tensor, update: Any, given: Tensor | tuple | None, maps: Maps,
-                  read: Tensor | None, norm: Callable | None, sizes: tuple[int, ...]) -> None:
-    """Raise ValueError for a shape that doesn't fit. Those that are as expected are passed over."""
-    tokens, (n, d), outputs = x.shape[:-2], x.shape[-2:], sum(sizes)
+                  read: Tensor | None, norm: Callable | None) -> tuple[int, ...]:
+    """Return the numbers of logits of a, b and H. Raise ValueError for a shape that doesn't fit,
+    and TypeError for a dtype. Those that are as expected are passed over.
+    """
+    named = {"given": given, "update": update, "read": read}
+    if isinstance(given, tuple):
+        named |= {"given": None, "matrix": given[0], "weights": given[1]}
+    named = {name: tensor for name, tensor in named.items() if tensor is not None}
+    if (x.ndim < 2 or (maps.scale.ndim, maps.bias.ndim) != (1, 1)
+            or not all(t.is_floating_point() for t in (x, *maps[:3], *named.values()))):
+        require_state("x", x, 2)
+        require_maps(maps.weight, maps.scale, maps.bias)
+        require_real(**named)
+    tokens, (n, d) = x.shape[:-2], x.shape[-2:]
+    of_mix = n * n if maps.corners is None else len(maps.corners)
+    sizes = (n, n) if len(maps.scale) == 2 else (n, n, of_mix)
     if isinstance(given, tuple):
         matrix, weights = given
         require_write(x, matrix, weights, update)
@@ -196,16 +206,15 @@ def _require_join(x: Tensor, update: Any, given: Tensor | tuple | None, maps: Ma
                 len(leading) + own, leading, (width,)):
             require_leading(name, tensor, own, leading)
             require_width(name, tensor, width)
-        if tensor is not None:
-            require_real(**{name: tensor})
     if given is not None and given.shape[-2] not in (1, n + 1):
         require_square("matrix", given[..., :-1, :], n)
     if maps.corners is not None and maps.corners.shape[1:] != (n, n):
         require_square("corners", maps.corners, n)
-    for name, rows, count in (("weight", maps.weight, outputs), ("bias", maps.bias, outputs),
+    for name, rows, count in (("weight", maps.weight, sum(sizes)), ("bias", maps.bias, sum(sizes)),
                               ("scale", maps.scale, len(sizes))):
         if len(rows) != count:
             raise ValueError(f"{name} must have {count} rows for {n} streams, got {len(rows)}")
+    return sizes
 
 
 REFERENCES = (stream_mix_write_reference, rms_linear_reference, sinkhorn_reference,

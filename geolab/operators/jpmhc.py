@@ -17,6 +17,7 @@ from geolab import kernels
 from geolab.checks import (
     require_count,
     require_leading,
+    require_maps,
     require_norm,
     require_number,
     require_option,
@@ -26,7 +27,7 @@ from geolab.checks import (
     require_write,
 )
 from geolab.operators.cayley import cayley_iterated, cayley_skew4, skew
-from geolab.operators.generate import Maps, require_maps
+from geolab.operators.generate import Maps
 from geolab.operators.precision import linear, outside_autocast, widened
 from geolab.operators.streams import Unwritten, stream_read
 
@@ -78,7 +79,7 @@ def jpmhc_join(state: Tensor | Unwritten, maps: Maps, affine: tuple[Tensor, Tens
     """
     x = state.x if isinstance(state, Unwritten) else state
     require_state("x", x, 2)
-    require_maps(maps)
+    require_maps(maps.weight, maps.scale, maps.bias)
     n, d = x.shape[-2:]
     if isinstance(state, Unwritten):
         require_write(x, *state.apart(), state.update)

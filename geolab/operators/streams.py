@@ -55,7 +55,7 @@ class Unwritten(NamedTuple):
         """H, (..., n, n), and b, (..., n)."""
         if isinstance(self.given, tuple):
             return self.given
-        if self.given is not None:
+        if self.given is not None and self.given.ndim < 2:
             require_leading("given", self.given, 2, self.x.shape[:-2])
         mix, write = self.given[..., :-1, :], self.given[..., -1, :]
         if not mix.shape[-2]:
@@ -196,13 +196,12 @@ def stream_mix_write(x: Tensor, matrix: Tensor, weights: Tensor, update: Tensor)
         broadcast to those of x; TypeError for complex coefficients, or an x whose numbers aren't
         floating-point.
     """
-    require_state("x", x, 2)
-    require_real(matrix=matrix, weights=weights, update=update)
-    *tokens, n, d = x.shape
-    if (matrix.shape, weights.shape, update.shape) != ((*tokens, n, n), (*tokens, n),
-                                                       (*tokens, d)):
+    expected = x.shape[:-1] + x.shape[-2:-1], x.shape[:-1], x.shape[:-2] + x.shape[-1:]
+    if ((matrix.shape, weights.shape, update.shape) != expected
+            or not all(t.is_floating_point() for t in (x, matrix, weights, update))):
+        require_state("x", x, 2)
         require_write(x, matrix, weights, update)
-    if kernels.serves(x, n):
+    if kernels.serves(x, x.shape[-2]):
         return kernels.TWINS["stream_mix_write"](x, matrix, weights, update)
     by_hand = not kernels.transformed()
     with outside_autocast(x):
