@@ -10,7 +10,6 @@ from torch import Tensor
 
 from geolab import kernels
 from geolab.checks import (
-    require_leading,
     require_number,
     require_option,
     require_real,
@@ -85,9 +84,9 @@ def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tens
         beta: (...) or a number.
         erase: False leaves out kᵀX: X + β k vᵀ.
         eps: the guard of the normalisation; None takes the direction as it is.
-    Returns: a tensor in the shape and dtype of x.
+    Returns: a tensor in the dtype of x. The leading axes of all arguments broadcast.
     Raises: ValueError when direction and state disagree in features or in the number of axes, when
-        value or beta has an axis too many, when leading axes don't broadcast to those of x, or for
+        value or beta has an axis too many, when leading axes don't broadcast to common ones, or for
         a number that isn't finite; TypeError for complex numbers, or an x whose numbers aren't
         floating-point.
     """
@@ -108,11 +107,11 @@ def delta_update(x: Tensor, direction: Tensor, value: Tensor | float, beta: Tens
     require_width("direction", direction, x.shape[-axes])
     if axes == 2 and isinstance(value, Tensor) and value.ndim and value.shape[-1] != 1:
         require_width("value", value, x.shape[-1])
-    leading = x.shape[:-axes]
-    require_leading("direction", direction, 1, leading)
+    leading = {"x": x.shape[:-axes], "direction": direction.shape[:-1]}
     for name, tensor, own in (("value", value, axes - 1), ("beta", beta, 0)):
         if isinstance(tensor, Tensor) and tensor.ndim >= own:
-            require_leading(name, tensor, own, leading)
+            leading[name] = tensor.shape[:tensor.ndim - own]
+    require_together(**leading)
     if kernels.serves(x):
         return kernels.TWINS["delta_update"](x, direction, value, beta, erase, eps)
     k, v, beta = (kernels.number(t, x, x.dtype).to(x.dtype) for t in (direction, value, beta))

@@ -196,11 +196,12 @@ def arms(name: str, size: str) -> list[Arm]:
                       engine=ENGINES[size])
 
 
+MEASURED = ("The last validation loss, over all validation sequences; the paper takes the best "
+            "one, over 40 drawn batches each.")
 DIFFERS = {
     "cpu": "16 numbers per vector, 32 positions, width 32, a thirtieth of the parameters, batches "
            "of 16 instead of 64, and other numbers of steps.",
-    "paper": "The last validation loss, over all validation sequences; the paper takes the best "
-             "one, over 40 drawn batches each.",
+    "paper": MEASURED,
 }
 NORMS_DIFFER = {"cpu": DIFFERS["cpu"], "paper": "The JPmHC is that of table 6; the paper has an "
                 "earlier one here."}
