@@ -277,26 +277,30 @@ def real_writes() -> HTML:
 
 
 def sizes() -> HTML:
-    """The gain over plain additions in a small network and in a larger one, as intervals."""
+    """The gain over plain additions by size and network, as intervals."""
     rows = (("ddl-write", "write-only,\n50 thousand weights"),
             ("ddl-one", "delta,\n50 thousand weights"),
-            ("ddl-headline", "delta,\na million weights"))
+            ("ddl-million-write", "write-only,\na million weights"),
+            ("ddl-million-own-one", "delta,\na million weights"),
+            ("ddl-headline", "delta, a million,\nanother network"))
     style = look("delta")
-    figure, axes = subplots(height=2.4)
+    figure, axes = subplots(height=3.4)
     axes.axvline(0, color="black", linewidth=0.8)
-    for y, (label, _) in enumerate(rows):
+    for y, (label, said) in enumerate(rows):
         lead = ledger.finding(label).effect
         axes.plot([lead.low, lead.high], [y, y], color=style["color"], linewidth=2)
         axes.plot(lead.mean, y, style["marker"], color=style["color"], markersize=8,
-                  markerfacecolor=style["color"] if y else "white")
-        axes.text(lead.mean, y - 0.2, signed(lead.mean), ha="center", fontsize=10)
-    axes.set(yticks=range(3), yticklabels=[said for _, said in rows], xlim=(-0.25, 0.25),
-             ylim=(2.4, -0.6), xticks=[-0.2, -0.1, 0, 0.1, 0.2],
+                  markerfacecolor="white" if said.startswith("write") else style["color"])
+        axes.text(lead.mean, y - 0.2, signed(lead.mean), ha="center", fontsize=10,
+                  bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
+    axes.set(yticks=range(len(rows)), yticklabels=[said for _, said in rows], xlim=(-0.25, 0.25),
+             ylim=(len(rows) - 0.6, -0.6), xticks=[-0.2, -0.1, 0, 0.1, 0.2],
              xlabel="gain over plain additions, nats per byte")
-    return show(figure, "Three intervals. Write-only and delta with 50 thousand weights lie right "
-                        "of zero, at 0.10 and 0.13. Delta with a million weights lies left of "
-                        "zero, at minus 0.10.",
+    return show(figure, "Five intervals. Write-only and delta with 50 thousand weights lie right "
+                        "of zero, at 0.10 and 0.13. With a million weights both hold zero. In "
+                        "another network of that size delta lies left of zero, at minus 0.10.",
                 caption="Means and intervals. Sixteen seeds and 200 steps, "
                         f"{ledger.at_setting('ddl-one')}; with a million weights eight seeds and "
-                        f"800 steps of 256 bytes, {ledger.at_setting('ddl-headline')}. Right of "
-                        "zero the model is ahead.")
+                        f"800 steps of 256 bytes, {ledger.at_setting('ddl-million-own-one')}, "
+                        "but the last, which chose its setting by all of it. Right of zero the "
+                        "model is ahead.")
