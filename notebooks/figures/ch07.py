@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from geolab.operators import delta_matrix, unit_direction
-from geolab.show.figures import ACCENT, SECOND, look, show, subplots
+from geolab.show.figures import ACCENT, CLEAR, SECOND, look, show, subplots
 from geolab.show.letter import F as LETTER
 from geolab.show.letter import draw_letter
 from geolab.show.schematic import BOXED, LINE, OPERATOR, SUBLAYER, TINT, arrow, canvas, path
@@ -292,7 +292,7 @@ def sizes() -> HTML:
         axes.plot(lead.mean, y, style["marker"], color=style["color"], markersize=8,
                   markerfacecolor="white" if said.startswith("write") else style["color"])
         axes.text(lead.mean, y - 0.2, signed(lead.mean), ha="center", fontsize=10,
-                  bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
+                  bbox=CLEAR)
     axes.set(yticks=range(len(rows)), yticklabels=[said for _, said in rows], xlim=(-0.25, 0.25),
              ylim=(len(rows) - 0.6, -0.6), xticks=[-0.2, -0.1, 0, 0.1, 0.2],
              xlabel="gain over plain additions, nats per byte")

@@ -47,14 +47,14 @@ ALL = [*FORMS, *((name, options) for name, forms in _MORE.items() for options in
        *((name, {"pool": pool}) for name in POOLED for pool in ("token", "sequence")
          if (name, {"pool": pool}) not in FORMS)]
 every_form = pytest.mark.parametrize("name, options", ALL)
+LOOKING_BACK = ["attnres", "denseformer", "muddformer"]
+
+
 def plain(x, values=None):
     """A sublayer that takes all that attention takes."""
     if isinstance(x, Views):
         return x.q.sin() + 2 * x.k - x.v
     return x.sin() if values is None else x.sin() + values(x)
-
-
-LOOKING_BACK = ["attnres", "denseformer", "muddformer"]
 
 
 def network(residual, make=TransformerConfig.benchmark, **options):
