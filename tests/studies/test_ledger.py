@@ -109,7 +109,9 @@ def test_a_row_that_was_tried_says_its_numbers_its_search_and_how_its_runs_ended
     assert f">{ledger.badge(row.label)}</a>" in table
     assert found.effect.seeds + found.effect.diverged >= 3
     short = comparison["protocol"]["search_steps"] not in (None, comparison["budget"]["steps"])
+    apart = bool(comparison.get("selects"))
     assert at == ("each at its best setting" + " in runs half as long" * short
+                  + " on the other half of the held-out text" * apart
                   if comparison["search"]["runs"] else "all at one rate")
     name, zero = row.claim.beats, simple.get("zero")
     assert bool(stalled) == (zero is not None)
