@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from geolab import distributed
+from geolab import distributed, files
 from geolab.penalties import collect_penalties
 from studies.engine.arm import Arm
 
@@ -34,7 +34,8 @@ def paced(arms: Sequence[Arm], whole: Callable[[], Sequence[Arm]], folder: Path,
             of_part = [arm for arm in whole() if arm.part == part]
             if not {arm.name for arm in of_part} <= set(known.get(part, ())):
                 known[part] = measure(of_part, device)
-        path.write_text(json.dumps(known))
+        with files.whole(path) as partial:
+            partial.write_text(json.dumps(known))
     distributed.barrier()  # no process reads the file before it is written
     known = json.loads(path.read_text())
     return [replace(arm, pace=known.get(arm.part, {}).get(arm.name, 1.0)) for arm in arms]

@@ -32,9 +32,9 @@ BIASES = {"bias +3": 3.0, "bias +1.5": 1.5, "bias 0": 0.0, "bias -1.5": -1.5}
 WEIGHTS = {"penalty 0": 0.0, "penalty 0.05": 0.05, "penalty 0.1": 0.1, "penalty 0.2": 0.2}
 BY_BIAS = {name: {"gate_bias": bias, "penalty": 0.5} for name, bias in BIASES.items()}
 BY_WEIGHT = {name: {"penalty": weight} for name, weight in WEIGHTS.items()}
-FOUR_NETS = f"{MEASURED} 32-bit numbers, where its code trains in bfloat16."
-ONE_NET = (f"{FOUR_NETS} JPmHC has 128 features outside its streams, not 512, and one generator "
-           "stands for the hybrid's four nets.")
+AT_FULL_SIZE = f"{MEASURED} 32-bit numbers, where its code trains in bfloat16."
+WITH_ONE_NET = (f"{AT_FULL_SIZE} JPmHC has 128 features outside its streams, not 512, and one "
+                "generator stands for the hybrid's four nets.")
 OPTIONS = {"near_pi_multi": BY_BIAS, "near_pi_single": BY_BIAS, "gyroscope": BY_WEIGHT}
 
 
@@ -62,7 +62,7 @@ def arms(size: str, block: Mapping = PUBLISHED) -> list[Arm]:
 
 
 def arrange(found: dict[str, dict], tasks: Mapping[str, Task], size: str,
-            at_full_size: str = ONE_NET) -> dict:
+            at_full_size: str = WITH_ONE_NET) -> dict:
     """Return one entry per task, and the rows of tables 8 and 9 whose runs exist."""
     found = {name: content | {"floor": tasks[name].bayes_floor(),
                               "baselines": tasks[name].baselines()}
@@ -130,4 +130,4 @@ AS_PUBLISHED = Study(
     "emhc_gates_published",
     "Tables 8 and 9 of E-MHC-Geo, with the public code's four nets in the block",
     {"paper": partial(arms, "paper", EMHC_PUBLISHED["emhc-hybrid-published"].options)},
-    partial(arrange, at_full_size=FOUR_NETS))
+    partial(arrange, at_full_size=AT_FULL_SIZE))
