@@ -27,10 +27,13 @@ def paced(arms: Sequence[Arm], whole: Callable[[], Sequence[Arm]], folder: Path,
         whole: gives all arms of the study, which include the first one of each comparison.
         folder: keeps the paces in paces.json. Under torchrun the first process measures.
     """
+    timed = {arm.part for arm in arms if "equal time" in arm.protocol.variations}
+    if not timed:
+        return list(arms)
     path = folder / "paces.json"
     if distributed.rank() == 0:
         known = json.loads(path.read_text()) if path.exists() else {}
-        for part in {arm.part for arm in arms if "equal time" in arm.protocol.variations}:
+        for part in timed:
             of_part = [arm for arm in whole() if arm.part == part]
             if not {arm.name for arm in of_part} <= set(known.get(part, ())):
                 known[part] = measure(of_part, device)
