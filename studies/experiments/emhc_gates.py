@@ -5,12 +5,14 @@ penalty's weight.
     gyroscope                   γ starts at ½; the weights are 0 to 0.2
 
 The models pool as published, so they read the future. The study `emhc_gates` has the book's form of
-the block, with one net for u, v, β and k; `emhc_gates_published` has the public code's four nets.
+the block, with one net for u, v, β and k, in 32-bit numbers; `emhc_gates_published` has the public
+code's four nets, in bfloat16 as there.
 """
 
 from collections.abc import Mapping
 from functools import partial
 
+from geolab.distributed import Engine
 from geolab.tasks import Task
 from studies.claims.configurations import EMHC_BUDGET, EMHC_PUBLISHED
 from studies.claims.repeated import Number, over_seeds
@@ -18,6 +20,7 @@ from studies.engine.arm import Arm, comparison
 from studies.engine.run import Study
 from studies.experiments.emhc import (
     DIFFERS,
+    ENGINES,
     MEASURED,
     PROTOCOLS,
     PUBLISHED,
@@ -32,13 +35,13 @@ BIASES = {"bias +3": 3.0, "bias +1.5": 1.5, "bias 0": 0.0, "bias -1.5": -1.5}
 WEIGHTS = {"penalty 0": 0.0, "penalty 0.05": 0.05, "penalty 0.1": 0.1, "penalty 0.2": 0.2}
 BY_BIAS = {name: {"gate_bias": bias, "penalty": 0.5} for name, bias in BIASES.items()}
 BY_WEIGHT = {name: {"penalty": weight} for name, weight in WEIGHTS.items()}
-AT_FULL_SIZE = f"{MEASURED} 32-bit numbers, where its code trains in bfloat16."
-WITH_ONE_NET = (f"{AT_FULL_SIZE} JPmHC has 128 features outside its streams, not 512, and one "
-                "generator stands for the hybrid's four nets.")
+WITH_ONE_NET = (f"{MEASURED} 32-bit numbers, where its code trains in bfloat16. JPmHC has 128 "
+                "features outside its streams, not 512, and one generator stands for the hybrid's "
+                "four nets.")
 OPTIONS = {"near_pi_multi": BY_BIAS, "near_pi_single": BY_BIAS, "gyroscope": BY_WEIGHT}
 
 
-def arms(size: str, block: Mapping = PUBLISHED) -> list[Arm]:
+def arms(size: str, block: Mapping = PUBLISHED, engine: Engine = Engine()) -> list[Arm]:
     """Return the arms of a size, with `block` as the options of the block.
 
     The small size is near π in many planes, with each arm at its best setting.
@@ -57,7 +60,7 @@ def arms(size: str, block: Mapping = PUBLISHED) -> list[Arm]:
         found += comparison(name, builds(size, name, models), task,
                             EMHC_BUDGET if size == "paper" else SHORT,
                             PROTOCOLS[size]["near_pi_multi"], measure=partial(operators, task),
-                            untrained=partial(operators, task))
+                            untrained=partial(operators, task), engine=engine)
     return found
 
 
@@ -129,5 +132,6 @@ STUDY = Study(
 AS_PUBLISHED = Study(
     "emhc_gates_published",
     "Tables 8 and 9 of E-MHC-Geo, with the public code's four nets in the block",
-    {"paper": partial(arms, "paper", EMHC_PUBLISHED["emhc-hybrid-published"].options)},
-    partial(arrange, at_full_size=AT_FULL_SIZE))
+    {"paper": partial(arms, "paper", EMHC_PUBLISHED["emhc-hybrid-published"].options,
+                      ENGINES["paper"])},
+    partial(arrange, at_full_size=MEASURED))
