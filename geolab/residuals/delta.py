@@ -29,8 +29,8 @@ from geolab.operators import (
     widened,
 )
 from geolab.operators.delta import makes_rates
-from geolab.residuals.base import Normed, Residual, Sublayer, untouched
-from geolab.residuals.weights import Linear, normal
+from geolab.residuals.base import Normed, Residual, Sublayer
+from geolab.residuals.weights import Linear, normal, own
 
 VALUES = {
     "sigmoid": lambda logit: torch.sigmoid(logit),           # the paper, section 4.1
@@ -186,9 +186,8 @@ class DeltaRule(Residual):
         rule = self.rule
         if rule.value not in HEIGHTS or rule.beta_fixed is not None or not rule.erase:
             return False
-        if not all(type(head) is Linear and type(head.weight) is nn.Parameter and untouched(head)
-                   and head.in_features == self.width
-                   for head in (self.value_head, self.beta_head)):
+        heads = (self.value_head, self.beta_head)
+        if not own(*heads) or any(head.in_features != self.width for head in heads):
             return False
         return makes_rates(state, self.value_head.weight) and not (
             rule.gate_logits == "half" and torch.is_autocast_enabled(state.device.type))

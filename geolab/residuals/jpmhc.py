@@ -34,7 +34,7 @@ from geolab.operators.streams import Unwritten
 from geolab.residuals.base import Normed
 from geolab.residuals.mixing import mixes
 from geolab.residuals.streams import StreamCoefficients, Streams
-from geolab.residuals.weights import LayerNorm, Linear, Weight, put, zero
+from geolab.residuals.weights import LayerNorm, Linear, Weight, own, put, zero
 
 
 class JPmHC(Streams):
@@ -94,15 +94,19 @@ class JPmHC(Streams):
         if ends == "scaled" and self.last:
             self.exit = Weight(streams, width, how=partial(nn.init.constant_, val=1 / streams))
         # a subclass may take another step
-        own = all(getattr(type(self), name) is getattr(JPmHC, name)
-                  for name in ("forward", "coefficients", "step"))
-        self.joins = own and write_scale and (mix, norm) == ("cayley", "layer")
+        self._joins = write_scale and (mix, norm) == ("cayley", "layer") and all(
+            getattr(type(self), name) is getattr(JPmHC, name)
+            for name in ("forward", "coefficients", "step"))
         self.start_own()
 
     def _start_generator(self, how: Callable[..., object], **options: float) -> None:
         self.generate.start(how, **options)
         if self.mix:
             self.generate.start(_near, start=partial(self.mix.start, self.streams, 8.0))
+
+    @property
+    def joins(self) -> bool:
+        return self._joins and own(self.generate, self.norm)
 
     @classmethod
     def idle(cls, options: Mapping[str, Any]) -> dict[str, str]:

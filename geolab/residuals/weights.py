@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from geolab.residuals.base import untouched
+
 
 class Started(nn.Module):
     """A module with a weight and a bias that remembers how they start."""
@@ -71,6 +73,14 @@ class LayerNorm(nn.LayerNorm):
         dtype = torch.promote_types(x.dtype, torch.float32)
         return F.layer_norm(x.to(dtype), self.normalized_shape, self.weight.to(dtype),
                             self.bias.to(dtype), self.eps)
+
+
+def own(*parts: nn.Module) -> bool:
+    """Return whether these parts are as the residual made them, so that they give their weights
+    without x: no adapter or quantised weight has taken their place, and nobody looks at them.
+    """
+    return all(type(part) in (Linear, LayerNorm) and type(part.weight) is nn.Parameter
+               and untouched(part, called=True) for part in parts)
 
 
 class Weight(nn.Module):

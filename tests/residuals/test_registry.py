@@ -9,6 +9,7 @@ from importlib import import_module
 import pytest
 import torch
 from shared import ANYWHERE, CLOSE, FORMS, normal, shaken, stack
+from torch import nn
 from torch.testing import assert_close
 
 from geolab import residuals
@@ -195,6 +196,29 @@ def test_training_lowers_the_loss_reaches_every_parameter_and_leaves_nothing_beh
         every.discard("trunk.layers.0.residual.direction_pool.query")
     # what multiplies numbers that are 0 at the start learns from the second step on
     assert reached[1] | reached[2] == every
+
+
+class Wrapped(nn.Module):
+    """What an adapter makes of a part: a module that can only be called with x."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+
+    def forward(self, x):
+        return self.base(x)
+
+
+@every_form
+def test_a_linear_map_or_a_norm_may_be_wrapped(name, options):
+    model, x = shaken(network(name, **options)), normal(2, 5, 6)
+    wanted = model(x)
+    for part in [part for one in model.modules() if isinstance(one, Residual)
+                 for part in one.modules()]:
+        for key, child in part.named_children():
+            if isinstance(child, (nn.Linear, nn.LayerNorm, nn.RMSNorm)):
+                setattr(part, key, Wrapped(child))
+    assert_close(model(x), wanted)
 
 
 @pytest.mark.parametrize("name, options", FORMS)
