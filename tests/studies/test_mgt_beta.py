@@ -50,4 +50,4 @@ def test_a_step_explains_all_of_a_step_and_three_quarters_of_a_line():
 
 def test_the_arms_differ_by_the_start_of_alpha_alone():
     starts = [arm.build.args for arm in STUDY.arms()]
-    assert starts == [(0.0,), (0.5,), (1.0,)] and len({arm.task for arm in STUDY.arms()}) == 1
+    assert starts == 2 * [(0.0,), (0.5,), (1.0,)] and len({arm.task for arm in STUDY.arms()}) == 1

@@ -154,3 +154,15 @@ def test_a_study_that_gained_an_arm_goes_on_from_its_whole_file(first, other, mo
     longer = small_study(lambda: [replace(arm, budget=replace(arm.budget, steps=7), name="longer")
                                   for arm in arms()])
     assert not grows(longer.arms(), read(out))
+
+
+def test_a_study_that_gained_a_comparison_goes_on_from_its_whole_file(first, other, monkeypatch,
+                                                                      capsys, tmp_path):
+    out = tmp_path / "toy.json"
+    for study, folder in ((TOY, first), (small_study(
+            lambda: [*arms(), *(replace(arm, part="again") for arm in arms())]), other)):
+        monkeypatch.setitem(STUDIES, "toy", study)
+        assert command.main(["toy", "--out", str(out), "--folder", str(folder)]) == 0
+    assert "taken from the file: negation: biased; negation: linear" in capsys.readouterr().err
+    assert {"negation", "again"} <= read(out).keys()
+    assert not grows([replace(arm, part="unlike") for arm in arms()], {"measured": 1.0})
