@@ -156,8 +156,8 @@ def test_the_times():
     stored = results.read(results.FOLDER / "steps_h100.json")
     on_gpu = {(row["residual"], row["mode"]): row["ratio"] for row in stored["rows"]}
     for name in {name for name, _ in on_gpu} - {"additive"}:
-        assert (f"| × {on_gpu[name, 'kernels']:.2f} measured, × {on_gpu[name, 'eager']:.2f} without "
-                "kernels") in told[name], name
+        assert (f"| × {on_gpu[name, 'kernels']:.2f} measured, × {on_gpu[name, 'eager']:.2f} "
+                "without kernels") in told[name], name
     assert f"measured at width {stored['size']['width']} |" in PAGE
     for vectors in (14 + 20, 10 + 15):  # two schedules of chapter 20
         assert f"{1 + share(vectors - 6):.2f} times as long" in PAGE
