@@ -279,7 +279,7 @@ def observed(rows: Iterable[Observation] = OBSERVATIONS) -> str:
         content = findings.stored(one.study)
         mean, half = one.measured(content)
         number = (f"{mean:.3g}" + (f" ± {half:.2g}" if half else "")).replace("-", "−")
-        border = f"above {one.above:.2g}" if one.below is None else f"below {one.below:.2g}"
+        border = f"above {one.above:g}" if one.below is None else f"below {one.below:g}"
         link = f'<a href="{_page(one.chapter)}">in one real network</a>'
         entries.append(f'<dt id="{one.label}">{link}: <strong>{one.verdict(content)}</strong></dt>'
                        f"<dd>{html.escape(one.statement)}<br>{number} {one.unit} "

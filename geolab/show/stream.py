@@ -17,6 +17,7 @@ from matplotlib.ticker import FuncFormatter
 from geolab.show.figures import subplots
 
 DARK_IS_LITTLE = "cividis"   # its lightness rises evenly, so it reads in grey
+KEPT = "map-kept"  # the id of a map that the dark theme doesn't turn over: little stays dark
 
 
 def length_map(tokens: Sequence[str], lengths: Sequence[Sequence[float]], title: str = "",
@@ -32,7 +33,7 @@ def length_map(tokens: Sequence[str], lengths: Sequence[Sequence[float]], title:
     low, high = limits or (values.min(), values.max())
     figure, axes = subplots(height=4.2)
     drawn = axes.imshow(values, origin="lower", aspect="auto", cmap=DARK_IS_LITTLE,
-                        norm=LogNorm(low, high), interpolation="nearest")
+                        norm=LogNorm(low, high), interpolation="nearest", gid=KEPT)
     bar = figure.colorbar(drawn, ax=axes, label="length of the state",
                           format=FuncFormatter(lambda value, _: f"{value:,.0f}"))
     bar.minorticks_off()
@@ -53,7 +54,7 @@ def loss_map(tokens: Sequence[str], sublayers: Sequence[str], lost: Sequence[Seq
     values = np.asarray(lost, float)
     figure, axes = subplots(height=4.2)
     drawn = axes.imshow(values.clip(0), origin="lower", aspect="auto", cmap=DARK_IS_LITTLE,
-                        norm=Normalize(0, values.max()), interpolation="nearest",
+                        norm=Normalize(0, values.max()), interpolation="nearest", gid=KEPT,
                         extent=(-0.5, len(tokens) - 0.5, 0.5, len(values) + 0.5))
     figure.colorbar(drawn, ax=axes, label="nats lost")
     for place in np.argsort(values, axis=None)[::-1][:names]:

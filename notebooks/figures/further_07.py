@@ -93,8 +93,8 @@ def lengths(eta: float, decay: float) -> HTML:
              ylim=(0, 3.4), xlim=(0, 20), xticks=[0, 5, 10, 15, 20], title="Three starts")
     return show(figure, "The length of W from three starts: three times the limit, the limit, and "
                         "a fifth of it. After twenty thousand steps all are close to the limit.",
-                caption="Proposition 1, part 4, at the paper's peak learning rate 0.001 and decay "
-                        "0.1. How long W was at the start is soon forgotten.")
+                caption="Part 4 of the proposition, at the paper's peak learning rate 0.001 and "
+                        "its decay 0.1. How long W was at the start is soon forgotten.")
 
 
 def loud(starts: Sequence[float], state: Sequence[float], left: Sequence[float],

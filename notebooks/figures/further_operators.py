@@ -100,7 +100,7 @@ def draw_cloud(far: float) -> Figure:
         axes.plot(way, found, color=color, linestyle=style)
         axes.plot(far, found[-1], "o", color=color)
         axes.text(far + 0.3, found[-1] + shift, f"{found[-1]:.2f} {name}", color=color)
-    axes.set(xlim=(-1.6, 16.5), ylim=(0, 1), ylabel="effective rank", xticks=range(0, 11, 2),
+    axes.set(xlim=(-2, 16.5), ylim=(0, 1), ylabel="effective rank", xticks=range(0, 11, 2),
              xlabel="how far the cloud is, in lengths of a token")
     return figure
 
