@@ -181,7 +181,7 @@ def toned(caption: str) -> str:
     """HTML of a caption in which black and white change places, as the dark theme does in figures.
     """
     word = r'<span class="tone \1"><span>\1</span></span>'
-    return re.sub(r"\b(black|white|dark|light)\b", word, printed(caption), flags=re.I)
+    return re.sub(r"\b(black|white|(?:dark|light)(?:er)?)\b", word, printed(caption), flags=re.I)
 
 
 def printed(text: str) -> str:

@@ -106,14 +106,14 @@ def test_a_picture_carries_its_alt_text_and_caption_escaped():
 
 
 def test_each_tone_of_a_caption_has_its_opposite():
-    toned = figures.toned("Black & <b>: told. Light blue, dark: more; it blackens on White.")
+    toned = figures.toned("Black & <b>: told. Light blue, dark: more; blackened on White, darker.")
     assert re.sub(r"<[^>]*>", "", toned) == (
-        "Black &amp; &lt;b&gt;: told. Light blue, dark: more; it blackens on White.")
+        "Black &amp; &lt;b&gt;: told. Light blue, dark: more; blackened on White, darker.")
     marked = re.findall(r'<span class="tone (\w+)"><span>\1</span></span>', toned)
-    assert marked == ["Black", "Light", "dark", "White"]
+    assert marked == ["Black", "Light", "dark", "White", "darker"]
     css = (ROOT / "book/_static/book.css").read_text()
     opposite = dict(re.findall(r'\.tone\.(\w+)::before { content: "(\w+)"; }', css))
-    words = ("black", "white", "dark", "light")
+    words = ("black", "white", "dark", "light", "darker", "lighter")
     assert set(opposite) == {*words, *map(str.title, words)}
     assert all(opposite[other] == word != other for word, other in opposite.items())
 
