@@ -55,8 +55,11 @@ def gates(model: TokenModel, tokens: Tensor) -> Tensor:
 def measure(model: TokenModel) -> dict:
     """Return the notes by block, β's mean in the early and in the deep blocks with its share below
     0, and how much of the mean's variance over blocks a step explains.
+
+    A run of a variation is evaluated at its end alone, so it has notes of its start and its end.
     """
-    notes = model.seen[list(PARTS)].view(len(PARTS), BLOCKS, 2, len(NAMES)).mean(2)
+    parts, places = (PARTS, PARTS) if model.count > 2 else (PARTS[::len(PARTS) - 1], (0, 1))
+    notes = model.seen[list(places)].view(len(parts), BLOCKS, 2, len(NAMES)).mean(2)
     means = notes[..., NAMES.index("mean")]
 
     def at(blocks: slice) -> dict:
@@ -67,7 +70,7 @@ def measure(model: TokenModel) -> dict:
                          for k, name in enumerate(NAMES)},
             "early": at(slice(END)), "deep": at(slice(-END, None)),
             "step": {f"{100 * part // PARTS[-1]} %": _round(step(mean))
-                     for part, mean in zip(PARTS, means, strict=True) if part}}
+                     for part, mean in zip(parts, means, strict=True) if part}}
 
 
 def step(mean: Tensor) -> float:

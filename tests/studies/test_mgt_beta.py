@@ -42,6 +42,14 @@ def test_it_notes_gates_after_each_quarter_and_what_is_erased(small):
     assert 0 < found["early"]["erased"] < 1 and list(found["step"]) == ["25 %", "50 %", "100 %"]
 
 
+def test_a_variation_has_what_the_end_has(small):
+    fit(small, mgt_beta.TASK, replace(mgt_beta.BUDGET, steps=8, evaluate_every=8), 0)
+    found, last = measure(small), small.seen[1].view(FEW, 2, len(NAMES)).mean(1)
+    assert list(found["step"]) == ["100 %"]
+    for part, block in (("early", 0), ("deep", -1)):
+        assert found[part]["mean"] == pytest.approx(last[block, 0].item(), rel=1e-3)
+
+
 def test_a_step_explains_all_of_a_step_and_three_quarters_of_a_line():
     assert step(torch.tensor([1., 1, 1, -2, -2])) == pytest.approx(1)
     assert step(torch.linspace(0, 1, 1000)) == pytest.approx(0.75, abs=1e-3)
