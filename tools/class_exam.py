@@ -40,7 +40,7 @@ def numbers(of: Session, left_out: list[str]) -> list[Task]:
     for check in of.checks:
         if check.test or check.name in left_out:
             continue
-        right = ", ".join(f"{entry:.4g}" if isinstance(entry, (int, float)) else str(entry)
+        right = ", ".join(f"{entry:.6g}" if isinstance(entry, (int, float)) else str(entry)
                           for entry in check.right)
         steps = [f"{step:g}" for step in dict.fromkeys(check.steps) if step]
         within = f" (give or take {', '.join(steps)})" if steps else ""

@@ -44,9 +44,10 @@ def found(folder: Path, name: str) -> tuple[Path, list[str]]:
         raise Unreadable("it must be a folder with a notebook, and is a file")
     there = sorted(folder.iterdir())
     files = [path for path in there if path.is_file() and not path.is_symlink()]
-    if (path := folder / f"{name}.ipynb") in files:
-        return path, []
-    others = [path for path in files if path.suffix == ".ipynb"]
+    path = folder / f"{name}.ipynb"
+    others = [other for other in files if other.suffix == ".ipynb" and other != path]
+    if path in files:
+        return path, [f"{other.name!r} beside it was not read" for other in others]
     if len(others) == 1:
         return others[0], [f"its name was {others[0].name!r}"]
     names = ", ".join(repr(path.name) for path in there[:5]) or "nothing"

@@ -274,12 +274,14 @@ def test_a_folder_that_cannot_be_graded_is_named(tmp_path, student, said):
     assert result.notebook is None and said in result.line and result.line.isprintable()
 
 
-def test_half_a_character_is_no_reason_to_lose_a_notebook(tmp_path):
+def test_half_a_character_loses_no_notebook_and_a_second_file_is_named(tmp_path):
     cell = {"source": "word = '\udc00'", "cell_type": "code",
             "outputs": [{"text": ["\udc00"]}], "metadata": {"nbgrader": {"grade_id": "known"}}}
     (tmp_path / "a.ipynb").write_text(json.dumps({"cells": [cell]}))
     known = new_code_cell(metadata={"nbgrader": {"grade_id": "known", "locked": False}})
-    made, _ = read(tmp_path, new_notebook(cells=[known]), "a")
+    (tmp_path / "a (1).ipynb").write_text("newer")
+    made, notes = read(tmp_path, new_notebook(cells=[known]), "a")
+    assert notes == ["'a (1).ipynb' beside it was not read"]
     nbformat.write(made, tmp_path / "b.ipynb")
     assert made.cells[0].source == "word = '?'"
 
