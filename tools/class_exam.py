@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from class_pages import page, rendered
-from class_questions import LETTERS, Session, session
+from class_questions import LETTERS, Session, put, session
 
 ROOT = Path(__file__).resolve().parent.parent
 SPECIMEN = "specimen"   # the seed of the public examination
@@ -40,11 +40,11 @@ def numbers(of: Session, left_out: list[str]) -> list[Task]:
     for check in of.checks:
         if check.test or check.name in left_out:
             continue
-        right = ", ".join(f"{entry:.4g}" if isinstance(entry, (int, float)) else str(entry)
+        right = ", ".join(f"{entry:.6g}" if isinstance(entry, (int, float)) else str(entry)
                           for entry in check.right)
-        within = ", ".join(f"{step:g}" for step in dict.fromkeys(check.steps))
-        made.append(Task(check.ask, len(check.right), "2.5rem",
-                         f"{right} (give or take {within}). {check.hint}"))
+        steps = [f"{step:g}" for step in dict.fromkeys(check.steps) if step]
+        within = f" (give or take {', '.join(steps)})" if steps else ""
+        made.append(Task(check.ask, len(check.right), "2.5rem", f"{right}{within}. {check.hint}"))
     return made
 
 
@@ -107,5 +107,5 @@ def write(names: list[str], titles: dict[str, str], seed: str, out: Path, varian
         for folder, head, body in (("exams", title, top + asked),
                                    ("exam-keys", f"{title}: key", f"<h1>{title}: key</h1>{keys}")):
             (out / folder).mkdir(exist_ok=True)
-            (out / folder / f"{variant}.html").write_text(page("sheet", head, body))
+            put(out / folder / f"{variant}.html", page("sheet", head, body))
     return list(variants)

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -25,9 +24,10 @@ import class_exam
 from address import title
 from class_notebooks import notebook
 from class_pages import article, bare, discussion, notes, page, quiz_markdown, sheet, slides
-from class_questions import Session, chosen, quiz_text, save, session
+from class_questions import Session, chosen, put, quiz_text, save, saved, session
 from class_quizzes import write
 from class_text import Plain
+from geolab.files import whole
 from grade_marks import opened
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -93,12 +93,18 @@ def main() -> int:
     for path in (given.seed, *([given.bank] if given.bank else [])):
         if path.resolve().is_relative_to(ROOT):
             raise SystemExit(f"--seed and --bank must lie outside of the clone, got {path}")
+    if not given.variants.isalpha() or len(set(given.variants)) < len(given.variants):
+        raise SystemExit(f"--variants must be letters, each once, got {given.variants!r}")
     seed = "" if given.practice else class_seed(given.seed)
     if (altered := changed(names, given.out)) and not given.force:
         raise SystemExit(f"a teacher has changed {', '.join(altered)}; leave them out of ONLY, or "
                          "make them anew with FORCE=1, which loses the changes")
-    begin(given.site, given.out)
     made = [session(name, seed, given.bank, given.exam) for name in names]
+    if (other := [of.name for of in made if answered(of, given.out)]) and not given.force:
+        raise SystemExit(f"students have handed in {', '.join(other)} with other questions; give "
+                         "another class a folder of its own by --out, or make them anew with "
+                         "FORCE=1, which grades by the new questions")
+    begin(given.site, given.out)
     for of in made:
         source(of, given.out)
     release(names, given.out)
@@ -108,11 +114,10 @@ def main() -> int:
         pages(of, given.site, given.out)
     titles = {name: title(ROOT / f"notebooks/{name}.ipynb") for name in known}
     class_exam.write(known, titles, seed, given.out, given.variants, given.bank)
-    (given.out / "discussion.html").write_text(
+    put(given.out / "discussion.html",
         page("sheet", "A guide for discussion", discussion(chapters(given.site)), up=""))
     there = [path.stem for path in sorted(given.out.glob("keys/*.json"))]
-    contents = page("sheet", "Class kit", index(there, given.out), up="")
-    (given.out / "index.html").write_text(contents)
+    put(given.out / "index.html", page("sheet", "Class kit", index(there, given.out), up=""))
     print(f"{len(names)} sessions in {time.monotonic() - start:.0f} s: {given.out}/index.html")
     return 0
 
@@ -149,6 +154,15 @@ def changed(names: list[str], out: Path) -> list[str]:
             if path.exists() and fingerprint(path) != made.get(name)]
 
 
+def answered(of: Session, out: Path) -> bool:
+    """Return whether students have handed in a session in which they were asked otherwise."""
+    key = out / f"keys/{of.name}.json"
+    if not key.exists() or not any(out.glob(f"submitted/*/{of.name}")):
+        return False
+    before, now = ([check.ask for check in one.every] for one in (saved(key), of))
+    return before != now
+
+
 def begin(site: Path, out: Path) -> None:
     """Make the folders and the pages' common files. Raises SystemExit without a built book."""
     if not (site / MATHJAX).exists():
@@ -156,14 +170,14 @@ def begin(site: Path, out: Path) -> None:
     for kind in (*KINDS, "static", "keys"):
         (out / kind).mkdir(parents=True, exist_ok=True)
     for path in (site / MATHJAX, *ROOT.glob("classes/static/*")):
-        shutil.copy(path, out / "static")
+        put(out / "static" / path.name, path.read_text(encoding="utf-8"))
     styles = (ROOT / "book/_static/book.css").read_text()  # without fonts, which stay on the site
-    (out / "static/book.css").write_text(re.sub(r"@font-face \{.*?\}\n", "", styles))
-    shutil.copy(ROOT / "classes/nbgrader_config.py", out)
+    put(out / "static/book.css", re.sub(r"@font-face \{.*?\}\n", "", styles))
+    put(out / "nbgrader_config.py", (ROOT / "classes/nbgrader_config.py").read_text())
     formulas((site / MATHJAX).read_text(encoding="utf-8"), out)
     for name in GUIDES:
         guide = article(site / f"book/{name}.html").find("section")
-        (out / f"{name}.html").write_text(
+        put(out / f"{name}.html",
             page("sheet", guide.h1.find(string=True), bare(guide, "a.headerlink", "script"), up=""))
 
 
@@ -173,14 +187,13 @@ def formulas(script: str, out: Path) -> None:
     """
     for pages in ("feedback", "formgrade"):
         (out / "templates" / pages).mkdir(parents=True, exist_ok=True)
-        (out / "templates" / pages / "mathjax.html.j2").write_text(OWN_MATHJAX % script,
-                                                                   encoding="utf-8")
+        put(out / "templates" / pages / "mathjax.html.j2", OWN_MATHJAX % script)
     text = PAGE.read_text(encoding="utf-8")
     for theirs, ours in NAMES.items():
         if theirs not in text:
             raise SystemExit(f"nbgrader's page of feedback has no {theirs} any more")
         text = text.replace(theirs, ours)
-    (out / "templates/feedback/index.html.j2").write_text(text + GRADED, encoding="utf-8")
+    put(out / "templates/feedback/index.html.j2", text + GRADED)
 
 
 def source(of: Session, out: Path) -> None:
@@ -188,10 +201,11 @@ def source(of: Session, out: Path) -> None:
     chapter = json.loads((ROOT / f"notebooks/{of.name}.ipynb").read_text())
     folder = out / "source" / of.name
     folder.mkdir(exist_ok=True)
-    nbformat.write(notebook(of, chapter, Plain(chapter)), folder / f"{of.name}.ipynb")
     save(of, out / f"keys/{of.name}.json")
-    made = recorded(out) | {of.name: fingerprint(folder / f"{of.name}.ipynb")}
-    (out / SOURCES).write_text("".join(f"{name} {print_}\n" for name, print_ in made.items()))
+    with whole(folder / f"{of.name}.ipynb") as partial:
+        nbformat.write(notebook(of, chapter, Plain(chapter)), partial)
+        made = recorded(out) | {of.name: fingerprint(partial)}
+        put(out / SOURCES, "".join(f"{name} {print_}\n" for name, print_ in made.items()))
 
 
 def release(names: list[str], out: Path) -> None:
@@ -211,10 +225,10 @@ def pages(of: Session, site: Path, out: Path) -> None:
     bodies = {"slides": slides(found, of.quiz), "sheets": sheet(found, of.quiz),
               "notes": notes(found, of)}
     for kind, body in bodies.items():
-        (out / kind / f"{of.name}.html").write_text(
+        put(out / kind / f"{of.name}.html",
             page("slides" if kind == "slides" else "sheet", f"{named}: {KINDS[kind]}", body))
     text = quiz_markdown(named, of.quiz, of.letters, quiz_text(of.quiz))
-    (out / "quizzes" / f"{of.name}.md").write_text(text)
+    put(out / "quizzes" / f"{of.name}.md", text)
     write(of, named, out / "quizzes")
 
 

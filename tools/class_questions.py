@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from class_checks import scrambled, spellings
+from geolab.files import whole
 
 ROOT = Path(__file__).resolve().parent.parent
 LETTERS = "abcdefgh"
@@ -79,8 +80,10 @@ class Check:
 
     @property
     def steps(self) -> list:
-        """The distance of neighbouring answers, for each entry."""
-        return self.step if isinstance(self.step, list) else [self.step] * len(self.right)
+        """The distance of neighbouring answers, for each entry. A letter has none."""
+        steps = self.step if isinstance(self.step, list) else [self.step] * len(self.right)
+        return [None if isinstance(entry, str) else step
+                for entry, step in zip(self.right, steps, strict=True)]
 
     @property
     def mistakes(self) -> list[str]:
@@ -186,12 +189,18 @@ def chosen(names: list[str], wanted: list[str]) -> list[str]:
 
 def save(of: Session, path: Path) -> None:
     """Write what was asked, with its answers, for grading."""
-    path.write_text(json.dumps(asdict(of), indent=1, ensure_ascii=False) + "\n")
+    put(path, json.dumps(asdict(of), indent=1, ensure_ascii=False) + "\n")
+
+
+def put(path: Path, text: str) -> None:
+    """Write a text. An interruption leaves an earlier file as it was."""
+    with whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
 
 
 def saved(path: Path) -> Session:
     """The questions that `save` has written."""
-    data = json.loads(path.read_text())
+    data = json.loads(path.read_text(encoding="utf-8"))
     return Session(**data | {"checks": [Check(**entry) for entry in data["checks"]]})
 
 

@@ -17,7 +17,8 @@ from text2qti.qti import QTI
 from text2qti.quiz import Quiz
 
 from class_pages import LICENCE, rendered
-from class_questions import Session
+from class_questions import Session, put
+from geolab.files import whole
 
 PRIVATE = "Private (Copyrighted) - http://en.wikipedia.org/wiki/Copyright"  # text2qti's rights
 
@@ -52,9 +53,10 @@ def items(of: Session) -> list[Item]:
 def write(of: Session, title: str, folder: Path) -> None:
     """Write a session's three files: NAME.xml for Moodle, NAME.gift, and NAME.zip with QTI."""
     found = items(of)
-    (folder / f"{of.name}.xml").write_text(moodle(title, found))
-    (folder / f"{of.name}.gift").write_text(gift(title, found))
-    qti(title, found).save(folder / f"{of.name}.zip")
+    put(folder / f"{of.name}.xml", moodle(title, found))
+    put(folder / f"{of.name}.gift", gift(title, found))
+    with whole(folder / f"{of.name}.zip") as partial:
+        qti(title, found).save(partial)
 
 
 def web(markdown: str) -> str:

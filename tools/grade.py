@@ -11,7 +11,6 @@ nothing. A submission that can't be read gets no mark, and is named.
 """
 
 import argparse
-import math
 import secrets
 import shutil
 import sys
@@ -21,11 +20,13 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
+from nbgrader.utils import parse_utc
 
-from class_checks import spellings
+from class_checks import entries, passes, spellings
 from class_questions import Check, Session, chosen, saved
-from grade_marks import opened, register, written
-from grade_read import Unreadable, grade_id, read
+from geolab.files import whole
+from grade_marks import PATTERN, opened, register, written
+from grade_read import Unreadable, composed, grade_id, read, writable
 from grade_run import unpacked
 from grade_walls import ROOT, Limits, Stopped, Student, stand, student
 
@@ -46,7 +47,7 @@ class Result:
     def line(self) -> str:
         right = sum(not why for why in self.verdicts.values())
         got = f"{right} of {len(self.verdicts)}" if self.notebook else "no mark"
-        return f"{self.name:<24}{got:>10}  {'; '.join(self.notes)}"
+        return writable(f"{self.name:<24}{got:>10}  {'; '.join(self.notes)}")
 
 
 def main() -> int:
@@ -99,28 +100,35 @@ def grade(course: Path, name: str, students: list[str] | None = None, limits: Li
         raise SystemExit(f"--students must have handed in {name}, and "
                          f"{', '.join(sorted(missing))} have not")
 
+    with api.gradebook as book:
+        people = {person.id for person in register(course, book)}
+
     def one(folder: Path) -> Result:
         return examined(folder, key, handed, [course], limits, walls)
 
-    with ThreadPoolExecutor(jobs) as pool:
-        results = list(pool.map(one, folders))
-    with api.gradebook as book:
-        people = {person.id for person in register(course, book)}
-    for result in results:
-        if (course / "roster.csv").exists() and result.name not in people:
-            result.notes.append("roster.csv doesn't have this id")
-        record(course, name, result, api)
+    results, pool = [], ThreadPoolExecutor(jobs)
+    try:
+        for folder, result in zip(folders, pool.map(one, folders), strict=True):
+            if (course / "roster.csv").exists() and result.name not in people:
+                result.notes.append("roster.csv doesn't have this id")
+            record(course, folder, result, api)  # at once, so that an interruption keeps it
+            results.append(result)
+    finally:
+        pool.shutdown(cancel_futures=True)
     return results
 
 
 def examined(folder: Path, key: Session, handed: NotebookNode, hidden: list[Path],
              limits: Limits, walls: bool) -> Result:
     """Read and run what one student handed in."""
-    result = Result(folder.parent.name)
+    result = Result(composed(folder.parent.name))
     try:
+        if writable(result.name) != result.name or PATTERN & set(result.name):
+            raise Unreadable("its folder's name is no UTF-8, or has a mark of "
+                             f"{''.join(sorted(PATTERN))}, by which nbgrader looks for others")
         notebook, result.notes = read(folder, handed, key.name)
         result.verdicts = verdicts(notebook, key, hidden, limits, walls, result.notes)
-    except (Unreadable, Stopped) as why:
+    except (Unreadable, Stopped, OSError) as why:
         result.notes.append(str(why))
         return result
     for cell in notebook.cells:
@@ -137,7 +145,8 @@ def verdicts(notebook: NotebookNode, key: Session, hidden: list[Path], limits: L
     A cell that stops the process is left out and the rest runs anew. Raises: Stopped when that
     happens too often.
     """
-    asked = {check.name: check for check in key.every}
+    there = set(map(grade_id, notebook.cells))  # without what a teacher has taken out
+    asked = {check.name: check for check in key.every if check.name in there}
     cells = [(place, cell.source) for place, cell in enumerate(notebook.cells)
              if cell.cell_type == "code" and grade_id(cell) not in asked]
     places = {grade_id(cell).removesuffix("-answer"): place
@@ -151,7 +160,7 @@ def verdicts(notebook: NotebookNode, key: Session, hidden: list[Path], limits: L
             except Stopped as stopped:
                 why, place = stopped.args
                 if place not in dict(cells):
-                    raise
+                    raise Stopped(why) from None
                 notes.append(f"cell {place} was left out: {why}")
                 cells = [cell for cell in cells if cell[0] != place]
                 continue
@@ -174,35 +183,28 @@ def judged(check: Check, said: object, process: Student) -> str:
         return str(said.get("error", "no answer"))[:300] if isinstance(said, dict) else "no answer"
     try:
         value = unpacked(said.get("value"))
-        if check.test:
-            given = (lambda *inputs: process.call(check.name, *inputs)) \
-                if "function" in said else value
-            for _ in range(DRAWS):
-                exec(check.test, {check.name: given, "seed": 1000 + secrets.randbelow(2**31)})
-            return ""
-        return compared(check, value)
+        if not check.test:
+            return compared(check, value)
+        given = (lambda *inputs: process.call(check.name, *inputs)) \
+            if "function" in said else value
+        passes(check.name, given, check.test,
+               [1000 + secrets.randbelow(2**31) for _ in range(DRAWS)])
+        return ""
     except Stopped:
         raise
     except Exception as error:  # a test may raise anything about an answer of a wrong kind
-        return f"{type(error).__name__}: {error}"[:300]
+        return f"{type(error).__name__}: {error or 'it is wrong'}"[:300]
 
 
 def compared(check: Check, value: object) -> str:
     """Say why numbers or letters are wrong, or nothing."""
-    value = value.tolist() if hasattr(value, "tolist") else value
-    given = value if isinstance(value, list) else [value]
+    given = entries(value)
     if len(given) != len(check.right):
         return f"it needs {len(check.right)} entries, not {len(given)}"
-    same = [spelled(entry, step) & set(spellings(right, step)[:1])
+    same = [set(spellings(entry, step)) & set(spellings(right, step)[:1])
             for entry, right, step in zip(given, check.right, check.steps, strict=True)]
     wrong = sum(not one for one in same)
     return f"{wrong} of {len(given)} entries are wrong" if wrong else ""
-
-
-def spelled(entry: object, step: float) -> set:
-    """An entry's spellings. What is neither a number nor a letter has none."""
-    number = isinstance(entry, (int, float)) and abs(entry) < 1e300 and math.isfinite(entry)
-    return set(spellings(entry, step)) if number or isinstance(entry, str) else set()
 
 
 def verdict(name: str, why: str) -> NotebookNode:
@@ -212,17 +214,28 @@ def verdict(name: str, why: str) -> NotebookNode:
     return nbformat.v4.new_output("error", ename="Wrong", evalue=why, traceback=[why])
 
 
-def record(course: Path, name: str, result: Result, api) -> None:
-    """Put a sound copy with its verdicts into checked/, and its marks into the gradebook."""
+def record(course: Path, submitted: Path, result: Result, api) -> None:
+    """Put a sound copy with its verdicts into checked/, and its marks into the gradebook.
+
+    Marks of what a student handed in before stay where the new file can't be read.
+    """
+    name = submitted.name
     folder = course / "checked" / result.name / name
-    shutil.rmtree(folder, ignore_errors=True)
     if result.notebook is None:
+        if folder.exists():
+            result.notes.append("the marks of an earlier file stay")
         return
-    folder.mkdir(parents=True)
-    nbformat.write(result.notebook, folder / f"{name}.ipynb")
-    stamp = course / "submitted" / result.name / name / "timestamp.txt"
+    folder.mkdir(parents=True, exist_ok=True)
+    with whole(folder / f"{name}.ipynb") as partial:
+        nbformat.write(result.notebook, partial)
+    stamp = submitted / "timestamp.txt"
+    (folder / stamp.name).unlink(missing_ok=True)
     if stamp.is_file() and not stamp.is_symlink():
-        shutil.copy(stamp, folder)
+        try:
+            parse_utc(stamp.read_text().strip())
+            shutil.copy(stamp, folder)
+        except (ValueError, OverflowError):
+            result.notes.append(f"{stamp.name} says no time")
     done = api.autograde(name, result.name)
     if not done["success"]:
         result.notes.append(f"nbgrader refuses it: {(done['error'] or done['log'])[-300:]}")
@@ -230,11 +243,12 @@ def record(course: Path, name: str, result: Result, api) -> None:
         return
     with api.gradebook as book:
         grades = book.find_submission_notebook(name, name, result.name).grades
-        set_ = {grade.name: grade.auto_score for grade in grades}
+        set_ = {grade.name: (grade.auto_score, grade.max_score) for grade in grades}
     for question, why in result.verdicts.items():
-        if set_.get(question) != float(not why):
-            raise RuntimeError(f"{result.name}: {question} must have {float(not why)} points in "
-                               f"the gradebook, and has {set_.get(question)}")
+        got, most = set_.get(question, (None, 1.0))
+        if got != (want := 0.0 if why else most):
+            raise RuntimeError(f"{result.name}: {question} must have {want} points in the "
+                               f"gradebook, and has {got}")
 
 
 if __name__ == "__main__":

@@ -9,10 +9,15 @@ import os
 import sys
 import warnings
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from geolab.files import whole
+from grade_read import Unreadable, composed, decoded
+
 COLUMNS = ("name", "id", "email")
+PATTERN = set("/\\*?[]")  # what no id may have: nbgrader looks for students by patterns
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 
 
@@ -49,21 +54,25 @@ def opened(course: Path) -> Any:
 
 
 def roster(path: Path) -> list[Person]:
-    """The students of a list, separated by commas or by semicolons.
+    """The students of a list that a spreadsheet has written, in whichever encoding and with
+    whichever separator.
 
     Raises: ValueError for a missing column, and for an id that is empty, double or no folder name.
     """
-    text = path.read_text(encoding="utf-8-sig")
+    text = composed(decoded(path)[0])
     first = text.partition("\n")[0]
-    rows = list(csv.DictReader(text.splitlines(), delimiter=";" if ";" in first else ","))
+    rows = list(csv.DictReader(StringIO(text, newline=""), skipinitialspace=True,
+                               delimiter=max(",;\t", key=first.count)))
+    rows = [row for row in rows if any(row.values())]
     missing = [column for column in COLUMNS if rows and column not in rows[0]]
     if missing or not rows:
         raise ValueError(f"{path} must have the columns {', '.join(COLUMNS)} and a row for each "
                          f"student, got {first.strip() or 'nothing'}")
     people = [Person(*((row[column] or "").strip() for column in COLUMNS)) for row in rows]
     for person in people:
-        if not person.id or {"/", "\\"} & set(person.id) or person.id.startswith("."):
-            raise ValueError(f"an id of {path} must be a name of a folder, got {person.id!r}")
+        if not person.id or PATTERN & set(person.id) or person.id.startswith("."):
+            raise ValueError(f"an id of {path} must be a name of a folder without "
+                             f"{''.join(sorted(PATTERN))}, got {person.id!r}")
     ids = [person.id for person in people]
     if double := sorted({one for one in ids if ids.count(one) > 1}):
         raise ValueError(f"an id of {path} must be one student's, got {', '.join(double)} twice")
@@ -71,9 +80,15 @@ def roster(path: Path) -> list[Person]:
 
 
 def register(course: Path, book: Any) -> list[Person]:
-    """Carry the list of students into the gradebook. Without a list, its students are there."""
+    """Carry the list of students into the gradebook. Without a list, its students are there.
+
+    Raises: SystemExit for a file that is no such list.
+    """
     if (path := course / "roster.csv").exists():
-        people = roster(path)
+        try:
+            people = roster(path)
+        except (ValueError, Unreadable) as why:
+            raise SystemExit(str(why)) from None
         for person in people:
             book.update_or_create_student(person.id, last_name=person.name, email=person.email)
         return people
@@ -132,7 +147,7 @@ def written(course: Path) -> list[Path]:
 
 def table(path: Path, head: list[str], rows: list[list]) -> Path:
     """Write rows. Points are short, None is blank."""
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with whole(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(head)
         writer.writerows([f"{value:g}" if isinstance(value, float) else value for value in row]

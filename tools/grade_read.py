@@ -6,6 +6,7 @@ then, and come back as a sound notebook in the order that the student gave it.
 
 import copy
 import json
+import unicodedata
 from pathlib import Path
 
 import nbformat
@@ -39,14 +40,23 @@ def read(folder: Path, handed: NotebookNode, name: str) -> tuple[NotebookNode, l
 
 def found(folder: Path, name: str) -> tuple[Path, list[str]]:
     """The file: the one of the right name, or else the only notebook."""
-    files = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.is_symlink()]
-    if (path := folder / f"{name}.ipynb") in files:
-        return path, []
-    others = [path for path in files if path.suffix == ".ipynb"]
+    if not folder.is_dir():
+        raise Unreadable("it must be a folder with a notebook, and is a file")
+    there = sorted(folder.iterdir())
+    files = [path for path in there if path.is_file() and not path.is_symlink()]
+    path = folder / f"{name}.ipynb"
+    others = [other for other in files if other.suffix == ".ipynb" and other != path]
+    if path in files:
+        return path, [f"{other.name!r} beside it was not read" for other in others]
     if len(others) == 1:
         return others[0], [f"its name was {others[0].name!r}"]
-    there = ", ".join(repr(path.name) for path in files[:5]) or "nothing"
-    raise Unreadable(f"it must hold one notebook, such as {name}.ipynb, and holds {there}")
+    names = ", ".join(repr(path.name) for path in there[:5]) or "nothing"
+    raise Unreadable(f"it must hold one notebook, such as {name}.ipynb, and holds {names}")
+
+
+def composed(text: str) -> str:
+    """A text whose accents are part of their letters. Some systems write file names otherwise."""
+    return unicodedata.normalize("NFC", text)
 
 
 def decoded(path: Path) -> tuple[str, list[str]]:
@@ -85,6 +95,7 @@ def cell_of(place: int, cell: object) -> dict:
         source = "".join(source)
     if not isinstance(source, str):
         raise Unreadable(f"its cell {place} has no text")
+    source = writable(source)
     notes = cell.get("metadata")
     notes = notes.get("nbgrader") if isinstance(notes, dict) else None
     name = notes.get("grade_id") if isinstance(notes, dict) else None
@@ -166,4 +177,9 @@ def joined(text: object, most: int = SHOWN["text/plain"]) -> str:
     """A text, which may come in lines. What is longer than `most` is left out."""
     if isinstance(text, list):
         text = "".join(part for part in text if isinstance(part, str))
-    return text if isinstance(text, str) and len(text) <= most else ""
+    return writable(text) if isinstance(text, str) and len(text) <= most else ""
+
+
+def writable(text: str) -> str:
+    """A text with a question mark for each half of a character, which no file can hold."""
+    return text.encode(errors="replace").decode()

@@ -5,11 +5,11 @@ in reply to lines of JSON: first to a task with the cells, a line for each cell 
 for all answers, then one for each call of a function.
 """
 
-import json
 import os
 import resource
 import sys
 import types
+from json import dumps, loads  # what a cell does to json changes nothing
 
 
 def main() -> None:
@@ -17,7 +17,7 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):  # what the cells print is in the notebook that was handed in
         os.dup2(nothing, stream)
-    task, me = json.loads(requests.readline()), os.getpid()
+    task, me = loads(requests.readline()), os.getpid()
     for name, most in task["limits"].items():
         resource.setrlimit(getattr(resource, name), (most, most))
     sys.path[:0] = task["path"]
@@ -26,7 +26,7 @@ def main() -> None:
     room.__dict__["display"] = lambda *shown, **how: None
 
     def reply(**said) -> None:
-        replies.write(json.dumps(said) + "\n")
+        replies.write(dumps(said) + "\n")
         replies.flush()
 
     errors = {}
@@ -40,7 +40,7 @@ def main() -> None:
             os._exit(0)
     reply(answers={name: answer(room.__dict__, name) for name in task["names"]}, errors=errors)
     while line := requests.readline():
-        asked = json.loads(line)
+        asked = loads(line)
         try:
             value = room.__dict__[asked["call"]](*map(unpacked, asked["given"]))
             reply(number=asked["number"], value=plain(value))
@@ -72,25 +72,29 @@ def answer(space: dict, name: str) -> dict:
     if callable(space[name]):
         return {"function": True}
     try:
-        return {"value": plain(space[name])}
+        value = plain(space[name])
+        if (size := len(dumps(value))) > MOST:
+            return {"error": f"{name} takes {size / 1e6:.1f} MB"}
+        return {"value": value}
     except BaseException as error:
         return {"error": f"{name} is no plain answer: {type(error).__name__}: {error}"[:300]}
 
 
 def plain(value):
     """A value as JSON has it. A tensor or an array is its kind, its type and its entries."""
-    if hasattr(value, "detach"):
-        value = value.detach()
-        return {"of": "torch", "type": str(value.dtype).split(".")[-1], "entries": value.tolist()}
-    if hasattr(value, "tolist"):
-        if not value.shape:
-            return value.tolist()
-        return {"of": "numpy", "type": str(value.dtype), "entries": value.tolist()}
-    if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    return float(value)
+    several = isinstance(value, (list, tuple))
+    if (several or getattr(value, "shape", ())) and len(value) > MOST // 100:
+        raise ValueError(f"it has {len(value)} entries")  # before anything is made of them
+    if several:
+        return [plain(entry) for entry in value]
+    if not hasattr(value, "tolist") or not value.shape:
+        return float(value)
+    if not hasattr(value, "dtype"):  # a matrix of SymPy
+        return plain(value.tolist())
+    return {"of": "torch" if hasattr(value, "detach") else "numpy",
+            "type": str(value.dtype).split(".")[-1], "entries": plain(value.tolist())}
 
 
 def unpacked(value):
@@ -99,15 +103,17 @@ def unpacked(value):
         return [unpacked(entry) for entry in value]
     if not isinstance(value, dict):
         return value
-    kind, of = value.get("type"), value.get("of")
-    if kind not in TYPES or of not in ("torch", "numpy"):
-        raise ValueError(f"an answer is of a type that isn't compared: {str(kind)[:40]}")
+    of, kind = value.get("of"), value.get("type")
+    if of not in ("torch", "numpy"):
+        raise ValueError(f"an answer is of a library that isn't compared: {str(of)[:40]}")
     library = __import__(of)
     make = library.tensor if of == "torch" else library.array
-    return make(value.get("entries"), dtype=getattr(library, kind))
+    kind = getattr(library, kind) if kind in TYPES else None  # others are the library's usual ones
+    return make(value.get("entries"), dtype=kind)
 
 
 TYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "bool")
+MOST = 200_000  # bytes of one answer
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ sys.path.append(str(ROOT))
 from studies.experiments.real_network import LENGTH, network, windows  # noqa: E402
 
 LARGEST = 10.0   # of a scale
+UNRANKED = ("baseline", "the whole")  # how the rows begin that no team has
 PUBLIC = 3       # windows of each of the three texts that everybody has
 WINDOWS = 8      # of the teacher's text
 
@@ -58,11 +59,13 @@ def read(path: Path, count: int) -> Entry:
     Raises: ValueError that says what is wrong with it.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        team, blocks = data["team"], data["blocks"]
+        data = json.loads(path.read_bytes())
+        team, blocks = " ".join(str(data["team"]).replace("|", " ").split())[:60], data["blocks"]
         scales = data.get("scales", [1.0] * len(blocks))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OSError, RecursionError) as error:
         raise ValueError(f"{path.name} isn't a JSON file with team and blocks: {error}") from error
+    if not team or team.startswith(UNRANKED):
+        raise ValueError(f"{path.name}: team must be a name that no row without a rank has")
     most = 5 * count // 6
     if not (isinstance(blocks, list) and 1 <= len(blocks) <= most
             and all(type(block) is int and 0 <= block < count for block in blocks)):
@@ -70,7 +73,7 @@ def read(path: Path, count: int) -> Entry:
     if not (isinstance(scales, list) and len(scales) == len(blocks)
             and all(type(s) in (int, float) and abs(s) <= LARGEST for s in scales)):
         raise ValueError(f"{path.name}: scales must be a number for each block, at most {LARGEST}")
-    return Entry(str(team)[:60], blocks, [float(scale) for scale in scales])
+    return Entry(team, blocks, [float(scale) for scale in scales])
 
 
 def baselines(count: int) -> list[Entry]:
@@ -114,10 +117,17 @@ def cut(text: str, tokenizer) -> list[Tensor]:
     return [tokens[start:start + LENGTH][None] for start in starts]
 
 
+def deviation(found: list[float]) -> float:
+    """The standard error of a mean, which is infinite where a loss is."""
+    return stdev(found) / math.sqrt(len(found)) if all(map(math.isfinite, found)) else math.inf
+
+
 def tied(one: list[float], other: list[float]) -> bool:
     """Return whether two lists of losses on the same windows lie within two standard errors."""
+    if math.inf in (*one, *other):
+        return mean(one) == mean(other)
     gaps = [a - b for a, b in zip(one, other, strict=True)]
-    return abs(mean(gaps)) < 2 * stdev(gaps) / math.sqrt(len(gaps))
+    return abs(mean(gaps)) < 2 * deviation(gaps)
 
 
 def table(scored: dict[str, tuple[int, list[float]]]) -> str:
@@ -128,13 +138,13 @@ def table(scored: dict[str, tuple[int, list[float]]]) -> str:
     for name in order:
         blocks, found = scored[name]
         place = "–"
-        if not name.startswith(("baseline", "the whole")):
+        if not name.startswith(UNRANKED):
             seen += 1
             if first is None or not tied(found, first):  # the best of its rank is what it meets
                 rank, first = seen, found
             place = str(rank)
-        error = stdev(found) / math.sqrt(len(found))
-        lines.append(f"| {place} | {name} | {blocks} | {mean(found):.3f} | {error:.3f} |")
+        numbers = f"{mean(found):.3f} | {deviation(found):.3f}"
+        lines.append(f"| {place} | {name} | {blocks} | {numbers} |")
     return "\n".join(lines) + "\n"
 
 

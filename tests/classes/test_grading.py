@@ -5,11 +5,14 @@ The session is one whose answers need no PyTorch, so that students' processes st
 
 import csv
 import json
+import shutil
 import socket
 from dataclasses import dataclass
+from unicodedata import normalize
 
 import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook
 
 import class_kit
 import grade
@@ -17,7 +20,8 @@ from class_kit import ROOT
 from class_notebooks import notebook
 from class_questions import save, session
 from class_text import Plain
-from grade_marks import opened, roster, written
+from grade_marks import Person, opened, register, roster, written
+from grade_read import read
 from grade_walls import Limits, stand
 from grade_walls import student as process_of
 
@@ -63,6 +67,8 @@ HARMLESS = {
     "leaver": "import sys\nsys.exit()",
     "syntax": "this is no Python",
     "magic": "%%time\nspent = 1",
+    "json": "import json\njson.dumps = json.loads = lambda *a, **k: '{}'",
+    "Zoë O'Brien + 李": "",
 }
 
 
@@ -112,7 +118,7 @@ def other_kernel(book: dict) -> None:
     book["metadata"] = {"kernelspec": {"name": "julia", "display_name": "Julia"}}
 
 
-ALL, NONE = dict.fromkeys(RIGHT, 1.0), dict.fromkeys(RIGHT, 0.0)
+ALL, NONE = dict.fromkeys(RIGHT, 1.0) | {SPREADS: 2.0}, dict.fromkeys(RIGHT, 0.0)
 WRONG = {check.name: check.mistakes[0] for check in OF.checks} | {QUIZ: f"{QUIZ} = ['x'] * 3"}
 UNREAD = {"noJSON": b"This is no notebook.", "nocells": b'{"cells": 3}', "empty file": b"",
           "other": b'{"cells": [{"cell_type": "code", "source": "1", "metadata": {}}]}',
@@ -129,6 +135,11 @@ PAPERS = {
     "latin": (Paper(RIGHT, before="word = 'é\x81'", change="latin-1"), ALL),
     "slow": (Paper(RIGHT | {FLOW: f"def {FLOW}(x, t, u):\n    while True:\n        pass"}),
              ALL | {FLOW: 0.0}),
+    "arrays": (Paper(RIGHT | {ENDS: f"{RIGHT[ENDS]}\nimport numpy\n"
+                              f"{ENDS} = [numpy.array([end]) for end in {ENDS}]"}), ALL),
+    **{name: (Paper(RIGHT | {SPREADS: f"import numpy\n{SPREADS} = {value}"}), ALL | {SPREADS: 0.0})
+       for name, value in (("complex", "numpy.ones(2) + 1j"), ("huge", "[0.5] * 2_000_000"),
+                           ("letters", "numpy.array(['a', 'b'])"))},
     **{name: (Paper({}, after=code), NONE) for name, code in HOSTILE.items()},
     **{name: (Paper(RIGHT, before=code), ALL) for name, code in (STOPPED | HARMLESS).items()},
 }
@@ -160,7 +171,11 @@ def term(tmp_path_factory):
     class_kit.formulas("", out)
     folder = out / "source" / NAME
     folder.mkdir()
-    nbformat.write(notebook(OF, CHAPTER, Plain(CHAPTER)), folder / f"{NAME}.ipynb")
+    source = notebook(OF, CHAPTER, Plain(CHAPTER))
+    for cell in source.cells:
+        if name_of(cell) == SPREADS:  # a teacher counts a question twice
+            cell.metadata.nbgrader.points = 2
+    nbformat.write(source, folder / f"{NAME}.ipynb")
     save(OF, out / f"keys/{NAME}.json")
     class_kit.release([NAME], out)
     handed = (out / f"release/{NAME}/{NAME}.ipynb").read_text()
@@ -168,7 +183,7 @@ def term(tmp_path_factory):
              for student, (paper, _) in PAPERS.items()}
     files |= {student: (f"{NAME}.ipynb", data) for student, data in UNREAD.items()}
     for student, (name, data) in files.items():
-        place = out / "submitted" / student / NAME
+        place = out / "submitted" / normalize("NFD", student) / NAME  # as macOS writes names
         place.mkdir(parents=True)
         (place / name).write_bytes(data)
     people = [*files, "absent"]
@@ -206,7 +221,7 @@ def test_marks_hold_what_was_set_and_what_cannot_be_read_has_none(term):
     with (out / "grades-canvas.csv").open(encoding="utf-8") as file:
         head, most, *_ = csv.reader(file)
     assert head == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", NAME]
-    assert most[0].strip() == "Points Possible" and most[-1] == "7"
+    assert most[0].strip() == "Points Possible" and most[-1] == "8"
 
 
 def test_students_get_no_answer_and_feedback_says_what_is_right_and_what_is_wrong(term):
@@ -220,6 +235,55 @@ def test_students_get_no_answer_and_feedback_says_what_is_right_and_what_is_wron
     assert f">{SPREADS}</a>" in right and f"{LABEL}, in words" in right
     assert "A chapter of one exercise" not in right and "def check_answer" not in right
     assert "3 of 3 entries are wrong" in wrong
+
+
+def test_marks_are_kept_at_once_and_nothing_takes_away_a_teachers(term, tmp_path, monkeypatch):
+    """Not an interruption, and neither a damaged file that comes later."""
+    out = shutil.copytree(term[0], tmp_path / "course")
+    with opened(out).gradebook as book:
+        book.find_grade(LABEL, NAME, NAME, "right").manual_score = 2
+        book.db.commit()
+
+    def verdicts(notebook, *_):
+        if monkeypatch.seen.append(notebook) or monkeypatch.seen[1:]:
+            raise KeyboardInterrupt
+        return dict.fromkeys(RIGHT, "it is wrong now")
+
+    monkeypatch.seen = []
+    monkeypatch.setattr(grade, "verdicts", verdicts)
+    with pytest.raises(KeyboardInterrupt):
+        grade.grade(out, NAME, ["right", "wrong"], walls=False, jobs=1)
+    (out / f"submitted/right/{NAME}/{NAME}.ipynb").write_text("no notebook")
+    result, = grade.grade(out, NAME, ["right"], walls=False)
+    assert result.notebook is None and result.notes[-1] == "the marks of an earlier file stay"
+    assert (out / f"checked/right/{NAME}/{NAME}.ipynb").exists()
+    with opened(out).gradebook as book:
+        grades = book.find_submission_notebook(NAME, NAME, "right").grades
+        assert {one.name: one.score for one in grades} == NONE | {LABEL: 2.0}
+
+
+@pytest.mark.parametrize("student, said", [
+    ("file", "is a file"), ("nested", f"holds '{NAME}'"), ("a[1]", "nbgrader looks for others"),
+    ("Zo\udceb", "is no UTF-8")])
+def test_a_folder_that_cannot_be_graded_is_named(tmp_path, student, said):
+    place = tmp_path / student / NAME
+    (place / NAME if student == "nested" else place.parent).mkdir(parents=True)
+    if student == "file":
+        place.write_text("")
+    result = grade.examined(place, OF, new_notebook(), [], LIMITS, False)
+    assert result.notebook is None and said in result.line and result.line.isprintable()
+
+
+def test_half_a_character_loses_no_notebook_and_a_second_file_is_named(tmp_path):
+    cell = {"source": "word = '\udc00'", "cell_type": "code",
+            "outputs": [{"text": ["\udc00"]}], "metadata": {"nbgrader": {"grade_id": "known"}}}
+    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": [cell]}))
+    known = new_code_cell(metadata={"nbgrader": {"grade_id": "known", "locked": False}})
+    (tmp_path / "a (1).ipynb").write_text("newer")
+    made, notes = read(tmp_path, new_notebook(cells=[known]), "a")
+    assert notes == ["'a (1).ipynb' beside it was not read"]
+    nbformat.write(made, tmp_path / "b.ipynb")
+    assert made.cells[0].source == "word = '?'"
 
 
 SEEN = """
@@ -265,8 +329,20 @@ def test_a_course_whose_settings_run_students_programs_is_refused(tmp_path):
 @pytest.mark.parametrize("text, said", [
     ("name,id\nAnna,anna\n", "must have the columns"), ("", "must have the columns"),
     ("name,id,email\nA,a,\nB,a,\n", "a twice"), ("name,id,email\nA,../b,\n", "name of a folder"),
-    ("name,id,email\nA,,\n", "name of a folder")])
+    ("name,id,email\nA,,\n", "name of a folder"), ("name,id,email\nA,a*,\n", "without")])
 def test_a_list_of_students_that_is_none_is_named(tmp_path, text, said):
     (tmp_path / "roster.csv").write_text(text)
     with pytest.raises(ValueError, match=said):
         roster(tmp_path / "roster.csv")
+    with pytest.raises(SystemExit, match=said):
+        register(tmp_path, None)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+@pytest.mark.parametrize("mark", [",", ";", "\t", ", "])
+def test_a_list_of_students_is_read_as_a_spreadsheet_writes_it(tmp_path, encoding, mark):
+    rows = [("name", "id", "email"), ('"Müller\r\nZoë"', "zoë", "z@s"), [""] * 3, ("B", "b", "")]
+    text = "\r\n".join(map(mark.join, rows))
+    (tmp_path / "roster.csv").write_bytes(text.encode(encoding))
+    assert roster(tmp_path / "roster.csv") == [
+        Person("Müller\r\nZoë", "zoë", "z@s"), Person("B", "b", "")]

@@ -14,7 +14,8 @@ from nbgrader.server_extensions.formgrader.formgrader import FormgradeExtension
 from traitlets.config.loader import PyFileConfigLoader
 
 import class_kit
-from class_questions import chosen
+import grade_marks
+from class_questions import ROOT, chosen, save, session
 
 NAMES = ["02_delta_operator", "12_commutator", "20_roofline"]
 
@@ -60,6 +61,47 @@ def test_what_a_teacher_has_changed_stays(monkeypatch, tmp_path):
     with pytest.raises(SystemExit, match="has changed source/02_delta_operator.*FORCE=1"):
         run(monkeypatch, "--only", "2", "--out", tmp_path, "--seed", tmp_path / "seed")
     assert "a cell of mine" in path.read_text()
+
+
+@pytest.mark.parametrize("variants", ["", "A,B", "AA", "../A"])
+def test_a_variant_has_a_letter_of_its_own(monkeypatch, tmp_path, variants):
+    with pytest.raises(SystemExit, match="--variants must be letters, each once"):
+        run(monkeypatch, "--out", tmp_path, "--variants", variants)
+
+
+def test_who_has_handed_in_is_not_graded_by_other_questions(monkeypatch, tmp_path):
+    name, seeds = "02_delta_operator", (tmp_path / "seed", tmp_path / "another")
+    (tmp_path / "keys").mkdir()
+    save(session(name, class_kit.class_seed(seeds[0])), tmp_path / f"keys/{name}.json")
+    (tmp_path / f"submitted/anna/{name}").mkdir(parents=True)
+    for seed, said in zip(seeds, ("no built book", "have handed in 02.*FORCE=1"), strict=True):
+        with pytest.raises(SystemExit, match=said):
+            run(monkeypatch, "--only", "2", "--out", tmp_path, "--seed", seed,
+                "--site", tmp_path / "none")
+
+
+def test_an_interruption_leaves_files_of_the_kit_as_they_were(monkeypatch, tmp_path):
+    def cut(*_, **__):
+        raise KeyboardInterrupt
+
+    path = tmp_path / "a.html"
+    class_kit.put(path, "before")
+    monkeypatch.setattr("geolab.files.os.replace", cut)
+    for write in (lambda: class_kit.put(path, "after"),
+                  lambda: grade_marks.table(path, ["name"], [["Anna"]])):
+        with pytest.raises(KeyboardInterrupt):
+            write()
+        assert [one.name for one in tmp_path.iterdir()] == ["a.html"]
+        assert path.read_text() == "before"
+
+
+def test_no_tool_of_the_class_writes_a_file_in_place():
+    """They write by `put` or by `whole`, and nbgrader writes the rest."""
+    for path in ROOT.glob("tools/*.py"):
+        if path.stem.startswith(("class_", "grade", "leader")):
+            for line in path.read_text().splitlines():
+                if re.search(r"write_text|write_bytes|nbformat\.write|\.open\(.w|\.save\(", line):
+                    assert "partial" in line, f"{path.name}: {line}"
 
 
 def test_a_session_has_three_names_and_an_unknown_one_is_named():

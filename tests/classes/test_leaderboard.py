@@ -1,6 +1,7 @@
 """The leaderboard reads data and no programs, changes no network, and shares ranks in the noise."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -40,6 +41,8 @@ def test_a_score_is_that_of_the_network_so_cut_which_stays_what_it_was(model, te
 
 @pytest.mark.parametrize("text, said", [
     ("print('mine')", "isn't a JSON file"), ("[1, 2]", "isn't a JSON file"),
+    ("[" * 100_000, "isn't a JSON file"), ('{"team": "baseline", "blocks": [0]}', "must be a name"),
+    ('{"team": " ", "blocks": [0]}', "must be a name"),
     *((f'{{"team": "a", "blocks": {blocks}}}', "1 to 5 numbers from 0 to 5")
       for blocks in ("[0, 1, 2, 3, 4, 5]", "[6]", "[]", "[true]", '"01"')),
     *((f'{{"team": "a", "blocks": [0], "scales": {scales}}}', "scales must be")
@@ -53,10 +56,25 @@ def test_a_wrong_file_is_named(tmp_path, text, said):
 def test_a_right_file_is_read_and_so_are_the_baselines(tmp_path):
     for team, blocks, scales in (("Ä", [5, 0], [1, 2]), *(entry for entry in baselines(COUNT)
                                                          if len(entry.blocks) < COUNT)):
+        team = team.replace("baseline", "like")  # a team has another name
         data = {"team": team, "blocks": blocks, "scales": scales}
         (tmp_path / "a.json").write_text(json.dumps(data))
         assert read(tmp_path / "a.json", COUNT) == Entry(team, blocks, list(map(float, scales)))
         assert len(set(blocks)) == (2 if team == "Ä" else 5)
+
+
+def test_a_name_is_one_cell_of_the_table_and_an_editor_may_have_marked_its_encoding(tmp_path):
+    (tmp_path / "a.json").write_text('\ufeff{"team": "Ä | 1\\nB", "blocks": [0]}', "utf-8")
+    assert read(tmp_path / "a.json", COUNT).team == "Ä 1 B"
+    (tmp_path / "b.json").mkdir()
+    with pytest.raises(ValueError, match="b.json isn't a JSON file"):
+        read(tmp_path / "b.json", COUNT)
+
+
+def test_teams_whose_networks_overflow_come_last_and_share_a_rank():
+    rows = table({"Ann": (4, [math.inf, 2.0]), "Bo": (4, [1.1, 1.9]), "Cy": (4, [math.inf] * 2)})
+    assert [row[:8] for row in rows.splitlines()[2:]] == ["| 1 | Bo", "| 2 | An", "| 2 | Cy"]
+    assert rows.count("| inf | inf |") == 2
 
 
 def test_equal_teams_share_a_rank():
