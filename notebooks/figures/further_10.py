@@ -9,6 +9,7 @@ from studies.engine import results
 
 GATES = results.stored("emhc_gates")["near_pi_multi"]
 LARGE = results.stored("emhc_gates", "paper")["near_pi_multi"]
+FOUR_NETS = results.stored("emhc_gates_published", "paper")["near_pi_multi"]
 START = {"bias -1.5": 0.18, "bias 0": 0.5, "bias +1.5": 0.82, "bias +3": 0.95}
 
 
