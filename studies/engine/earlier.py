@@ -69,18 +69,15 @@ def take(arms: Sequence[Arm], content: Mapping | None, now: str,
 
 
 def grows(arms: Sequence[Arm], content: Mapping) -> bool:
-    """Return whether a file lacks runs: it says so, or it lacks a comparison of the study, or its
-    comparisons lack one of these arms.
+    """Return whether a file lacks runs: it says so, or it was made before the study had one of
+    these comparisons, or its comparisons lack one of these arms.
 
-    A comparison that was made by another protocol lacks none: it would have to be made again. Nor
-    does a file lack any that holds none of the study's comparisons by their names.
+    A comparison that was made by another protocol lacks none: it would have to be made again.
     """
-    compared = any("protocol" in content.get(arm.part, ()) for arm in arms)
-
     def lacks(arm: Arm) -> bool:
-        one = content.get(arm.part)
-        if one is None:
-            return compared
+        if arm.part not in content.get("engine", {arm.part}):
+            return True
+        one = content.get(arm.part, {})
         return "protocol" in one and arm.name not in one["parameters"] \
             and not any(stored != value for _, stored, value in _settings(content, arm))
 

@@ -9,7 +9,7 @@ import torch
 from shared_studies import OLDER, arm_of, is_of, tasks_of
 
 from geolab.probes import future_influence
-from studies.engine.earlier import key_of
+from studies.engine.earlier import grows, key_of
 from studies.engine.estimate import amount
 from studies.engine.protocol import Protocol
 from studies.engine.results import path_of, read, stored
@@ -116,6 +116,7 @@ def test_the_stored_file_is_of_these_arms(name, size):
     content, by_part, found = read(path_of(name, size)), {}, {}
     for arm in STUDIES[name].arms(size):
         by_part.setdefault(arm.part, []).append(arm)
+    assert grows(STUDIES[name].arms(size), content) == bool(content["unfinished"])
     for part, arms in by_part.items():
         if name == "reflection" and part != "searched":
             continue  # which has the numbers of all other parts in one list
