@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter
 from geolab.show.figures import subplots
 
 DARK_IS_LITTLE = "cividis"   # its lightness rises evenly, so it reads in grey
-KEPT = "map-kept"  # the id of a map that the dark theme doesn't turn over: little stays dark
+KEPT = "map-kept"  # the id of what the dark theme doesn't turn over: little stays dark
 
 
 def length_map(tokens: Sequence[str], lengths: Sequence[Sequence[float]], title: str = "",
@@ -60,8 +60,8 @@ def loss_map(tokens: Sequence[str], sublayers: Sequence[str], lost: Sequence[Seq
     for place in np.argsort(values, axis=None)[::-1][:names]:
         row, column = np.unravel_index(place, values.shape)
         left = column > len(tokens) / 2
-        axes.annotate(sublayers[row], (column + (-0.55 if left else 0.55), row + 1), color="white",
-                      ha="right" if left else "left", va="center", fontsize=10)
+        axes.annotate(sublayers[row], (column + (-0.55 if left else 0.55), row + 1), gid=KEPT,
+                      color="white", ha="right" if left else "left", va="center", fontsize=10)
     _label(axes, tokens, len(values))
     axes.set(title=title, ylabel="sublayer", ylim=(0.5, len(values) + 0.5))
     return figure
