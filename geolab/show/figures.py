@@ -104,12 +104,12 @@ UNNEEDED = (
     # a style sheet inside a figure would act on the whole page
     (r"\s*(<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>)", ""),
     (r" *\n *", r"\n"), (r"<g [^>]*/>\n", ""),  # what isn't shown
-    (r'<g id="[^"]*">', "<g>"),  # nothing refers to these names
+    (r'<g id="(?!map-kept)[^"]*">', "<g>"),  # a style sheet names that one alone
     (r"; font-family: 'DejaVu Sans'(, sans-serif)?(?=[;\"])", ""),  # OUTERMOST says so for all
     (r' transform="rotate\(-0 [^"]*"', ""),
     (r'(<use [^>]*) style="stroke: #000000; stroke-width: 0.8"', r"\1"),  # as in its definition
 )
-OUTERMOST = "<g style=\"stroke-linejoin:round;font-family:'DejaVu Sans',sans-serif\">"
+OUTERMOST = "<g style=\"stroke-linejoin:round;font-family:'DejaVu Sans',sans-serif\""
 ROOT = (r'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
         r'viewBox="\1" style="width:100%;max-width:38rem;height:auto">')
 
@@ -127,7 +127,8 @@ def svg(figure: Figure) -> str:
     text = buffer.getvalue()[buffer.getvalue().index("<svg"):]
     for pattern, replacement in UNNEEDED:
         text = re.sub(pattern, replacement, text, flags=re.S)
-    text = _without_bare_groups(text.replace("<g>", OUTERMOST, 1))
+    text = re.sub("<g(?=>| id)", OUTERMOST, text, count=1)
+    text = _without_bare_groups(text)
     text = re.sub(r"<[^>]+>", _rounded, text)  # only inside tags: a number that is text stays
     return re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', ROOT, text, count=1)
 

@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter
 from geolab.show.figures import subplots
 
 DARK_IS_LITTLE = "cividis"   # its lightness rises evenly, so it reads in grey
-KEPT = "map-kept"  # the id of what the dark theme doesn't turn over: little stays dark
+KEPT = "map-kept"  # the id of a figure whose map the dark theme doesn't turn over
 
 
 def length_map(tokens: Sequence[str], lengths: Sequence[Sequence[float]], title: str = "",
@@ -32,8 +32,9 @@ def length_map(tokens: Sequence[str], lengths: Sequence[Sequence[float]], title:
     values = np.asarray(lengths, float)
     low, high = limits or (values.min(), values.max())
     figure, axes = subplots(height=4.2)
+    figure.set_gid(KEPT)
     drawn = axes.imshow(values, origin="lower", aspect="auto", cmap=DARK_IS_LITTLE,
-                        norm=LogNorm(low, high), interpolation="nearest", gid=KEPT)
+                        norm=LogNorm(low, high), interpolation="nearest")
     bar = figure.colorbar(drawn, ax=axes, label="length of the state",
                           format=FuncFormatter(lambda value, _: f"{value:,.0f}"))
     bar.minorticks_off()
@@ -53,14 +54,15 @@ def loss_map(tokens: Sequence[str], sublayers: Sequence[str], lost: Sequence[Seq
     """
     values = np.asarray(lost, float)
     figure, axes = subplots(height=4.2)
+    figure.set_gid(KEPT)
     drawn = axes.imshow(values.clip(0), origin="lower", aspect="auto", cmap=DARK_IS_LITTLE,
-                        norm=Normalize(0, values.max()), interpolation="nearest", gid=KEPT,
+                        norm=Normalize(0, values.max()), interpolation="nearest",
                         extent=(-0.5, len(tokens) - 0.5, 0.5, len(values) + 0.5))
     figure.colorbar(drawn, ax=axes, label="nats lost")
     for place in np.argsort(values, axis=None)[::-1][:names]:
         row, column = np.unravel_index(place, values.shape)
         left = column > len(tokens) / 2
-        axes.annotate(sublayers[row], (column + (-0.55 if left else 0.55), row + 1), gid=KEPT,
+        axes.annotate(sublayers[row], (column + (-0.55 if left else 0.55), row + 1),
                       color="white", ha="right" if left else "left", va="center", fontsize=10)
     _label(axes, tokens, len(values))
     axes.set(title=title, ylabel="sublayer", ylim=(0.5, len(values) + 0.5))
