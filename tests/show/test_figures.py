@@ -16,7 +16,7 @@ from IPython.core.formatters import HTMLFormatter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 
-from geolab.show import figures, schematic
+from geolab.show import figures, schematic, stream
 from geolab.show.hearing import triangles
 from geolab.show.letter import F, draw_depth, draw_letter
 from geolab.show.schematic import arrow, box, canvas, path
@@ -257,3 +257,9 @@ def test_no_chapter_defines_a_part_of_schematics_and_no_function_stands_in_three
                         chapters[ast.unparse(node)].add(notebook.stem)
     assert len(chapters) > 200
     assert not [sorted(found) for found in chapters.values() if len(found) > 2]
+
+
+def test_a_map_that_keeps_its_light_is_named_in_the_figure_and_in_the_style_sheet():
+    figure = stream.loss_map(["a", "b"], ["attention 1", "MLP 1"], [[0.1, 2], [0.3, 1]])
+    assert f'id="{stream.KEPT}"' in figures.svg(figure)
+    assert f"#{stream.KEPT} " in (ROOT / "book/_static/book.css").read_text()
