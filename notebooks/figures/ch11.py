@@ -5,15 +5,13 @@ A sublayer of MGT adds the rate times what is left of its proposal after an eras
     x ← x + β (G V − α x)        of the old value the factor 1 − αβ is left
 """
 
-from collections.abc import Iterable, Sequence
-
 import numpy as np
 from IPython.display import HTML
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from geolab.show.diagrams import describe, diagram
-from geolab.show.figures import ACCENT, SECOND, look, plane, show, subplots, table
+from geolab.show.figures import ACCENT, SECOND, look, plane, show, subplots
 from geolab.show.letter import draw_letter
 from geolab.show.schematic import arrow
 from geolab.tasks import Text
@@ -22,11 +20,12 @@ from studies.engine import results
 PARTS = results.stored("mgt_ablation")["text"]
 DEEP = results.stored("mgt_rank")["rank"]
 DEPTH = results.stored("mgt_depth")["depth"]
-LANGUAGE = results.stored("released")["text"]
+DEEPEST = results.stored("mgt_beta")["beta, rate searched"]
 REAL = results.stored("real")
 COUNTS = Text(context=32).baselines()      # the losses of predictors that only count bytes
 EVERYTHING = DEEP["runs"] + [run for varied in DEEP["sensitivity"].values() for run in varied]
 BLOCKS = np.arange(1, 25)
+STARTS = {"α from 0": (ACCENT, "--"), "α from ½": (SECOND, "-."), "α from 1": ("black", "-")}
 WIDE, SIGNED = "MGT (Full)", "MGT, β in (−1, 1)"      # rates in (0, 2), and in (−1, 1)
 SAID = {"Standard, post-LN": "Post-LN", "Standard": "Pre-LN", WIDE: "MGT"}
 LOOKS = {"Standard, post-LN": look("post-LN"), "Standard": look("additive"), WIDE: look("mgt")}
@@ -150,6 +149,32 @@ def shares() -> HTML:
         caption="Rates in (−1, 1), mean of attention and MLP. Left: Anna, and two twins of hers "
                 "who turn chosen sublayers round. Right, solid: all three. Dotted: mean of sixteen "
                 "seeds. Band: all seeds.")
+
+
+def over_hundred(start: str, what: str) -> np.ndarray:
+    """What a hundred blocks learned from a start of α, mean of attention and MLP: (seeds, 100)."""
+    return np.array([run["measured"]["by block"][what][-1] for run in DEEPEST["runs"]
+                     if run["model"] == start])
+
+
+def hundred() -> HTML:
+    """The negative rates over a hundred blocks, from three starts of α."""
+    figure, axes = subplots(height=3.1)
+    axes.axhline(0.5, color="black", linewidth=0.8)
+    places = np.arange(1, 101)
+    for start, (color, style) in STARTS.items():
+        found = over_hundred(start, "below 0")
+        axes.fill_between(places, found.min(0), found.max(0), color=color, alpha=0.13, linewidth=0)
+        axes.plot(places, found.mean(0), style, color=color, linewidth=1.5, label=start)
+    axes.legend(loc="upper center", ncols=3, fontsize=10)
+    axes.set(xlabel="block", ylabel="part of the features", title="negative rates β",
+             xlim=(0, 101), ylim=(0, 0.85), xticks=(1, 25, 50, 75, 100))
+    return show(
+        figure, "The part of negative rates over 100 blocks, for three starts of α. From 0 it lies "
+        "about one half. From ½ and from 1 it lies below one half in every block: from 1 near a "
+        "quarter in early blocks and 0.4 at the end.",
+        caption="Rates in (−1, 1). Lines: means of eight seeds. Bands: all seeds. Where α starts "
+                "at 0 it stays there, and the sign of a rate is a convention.")
 
 
 def factors() -> np.ndarray:
@@ -305,37 +330,3 @@ def real_rank() -> HTML:
         "it only falls to 0.44. Without the first token it rises to nearly 0.6. In the untrained "
         "network it falls steadily to below 0.2.",
         caption="SmolLM2-135M, 24 windows of 256 tokens. Bands: 95 % intervals over windows.")
-
-
-def lead(part: dict, base: str, ours: str, which: str) -> float:
-    """By how many nats per byte `ours` is below `base`, in the mean over the seeds of a variation.
-
-    A model that has no run of its own there is taken as reported.
-    """
-    own = part["sensitivity"].get(which, [])
-    seeds = {run["seed"] for run in own} or set(part["seeds"])
-
-    def mean(name: str) -> float:
-        there = [run for run in own if run["model"] == name] or part["runs"]
-        return float(np.mean([loss_of(run) for run in there
-                              if run["model"] == name and run["seed"] in seeds]))
-    return mean(base) - mean(ours)
-
-
-STUDIED: Sequence[tuple[str, int, dict, str, str]] = (
-    ("parts", 4, PARTS, "Standard", WIDE), ("rank", 24, DEEP, "Standard", WIDE),
-    *(("depth", blocks, DEPTH, f"Standard, {blocks} blocks", f"{WIDE}, {blocks} blocks")
-      for blocks in (2, 16)), ("language", 5, LANGUAGE, "additive", "mgt"))
-
-
-def leads() -> HTML:
-    """MGT's lead over the standard model in all studies."""
-    def cells(part: dict, base: str, ours: str) -> Iterable[str]:
-        for which in ("reported", "twice the steps", "equal time"):
-            ran = which == "reported" or any(run["model"] == ours
-                                             for run in part["sensitivity"].get(which, []))
-            said = f"{lead(part, base, ours, which):+.2f}".replace("-", "−")
-            yield said if ran else "not run" if part is LANGUAGE else "as at equal steps"
-    return table(("study", "blocks", "equal steps", "twice the steps", "equal time"),
-                 [(name, str(blocks), *cells(part, base, ours))
-                  for name, blocks, part, base, ours in STUDIED])

@@ -1,11 +1,15 @@
-"""The figure of Going further that belongs to chapter 11: MGT over depth, seed by seed."""
+"""Going further, chapter 11: who leads, and MGT over depth, seed by seed."""
+
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from IPython.display import HTML
 
-from geolab.show.figures import QUIET, label_line, look, show, subplots
-from notebooks.figures.ch11 import COUNTS, DEPTH, WIDE, loss_of
+from geolab.show.figures import QUIET, label_line, look, show, subplots, table
+from notebooks.figures.ch11 import COUNTS, DEEP, DEPTH, PARTS, WIDE, loss_of
+from studies.engine import results
 
+LANGUAGE = results.stored("released")["text"]
 DEPTHS = (2, 4, 8, 16)
 
 
@@ -50,3 +54,37 @@ def depth() -> HTML:
         "stay near 2.8.",
         caption="Marks on the lines: means of sixteen seeds at each model's best setting. Dashes: "
                 "the seeds.")
+
+
+def lead(part: dict, base: str, ours: str, which: str) -> float:
+    """By how many nats per byte `ours` is below `base`, in the mean over the seeds of a variation.
+
+    A model that has no run of its own there is taken as reported.
+    """
+    own = part["sensitivity"].get(which, [])
+    seeds = {run["seed"] for run in own} or set(part["seeds"])
+
+    def mean(name: str) -> float:
+        there = [run for run in own if run["model"] == name] or part["runs"]
+        return float(np.mean([loss_of(run) for run in there
+                              if run["model"] == name and run["seed"] in seeds]))
+    return mean(base) - mean(ours)
+
+
+STUDIED: Sequence[tuple[str, int, dict, str, str]] = (
+    ("parts", 4, PARTS, "Standard", WIDE), ("rank", 24, DEEP, "Standard", WIDE),
+    *(("depth", blocks, DEPTH, f"Standard, {blocks} blocks", f"{WIDE}, {blocks} blocks")
+      for blocks in (2, 16)), ("language", 5, LANGUAGE, "additive", "mgt"))
+
+
+def leads() -> HTML:
+    """MGT's lead over the standard model in all studies."""
+    def cells(part: dict, base: str, ours: str) -> Iterable[str]:
+        for which in ("reported", "twice the steps", "equal time"):
+            ran = which == "reported" or any(run["model"] == ours
+                                             for run in part["sensitivity"].get(which, []))
+            said = f"{lead(part, base, ours, which):+.2f}".replace("-", "−")
+            yield said if ran else "not run" if part is LANGUAGE else "as at equal steps"
+    return table(("study", "blocks", "equal steps", "twice the steps", "equal time"),
+                 [(name, str(blocks), *cells(part, base, ours))
+                  for name, blocks, part, base, ours in STUDIED])
