@@ -53,11 +53,16 @@ def row(label: str) -> Hypothesis | Observation:
 
 def finding(label: str) -> Finding:
     """Return the runs' finding about a row. Raises: ValueError for a row without runs."""
-    one = row(label)
-    found = findings.finding(one) if isinstance(one, Hypothesis) else None
+    found = _found(label)
     if found is None:
         raise ValueError(f"row {label} has no runs here")
     return found
+
+
+def _found(label: str) -> Finding | None:
+    """Return the runs' finding about a row; None without runs."""
+    one = row(label)
+    return findings.finding(one) if isinstance(one, Hypothesis) else None
 
 
 def verdict(label: str) -> str:
@@ -73,8 +78,7 @@ def verdict(label: str) -> str:
 
 def badge(label: str) -> str:
     """A row's verdict, and whether no variation was made that could have turned it."""
-    one = row(label)
-    found = findings.finding(one) if isinstance(one, Hypothesis) else None
+    found = _found(label)
     return verdict(label) + (", not varied" if found and found.untested else "")
 
 
@@ -159,6 +163,15 @@ def in_time(label: str) -> str:
         return ""
     return "In the same time it lies on the other side of the border" + (
         ", with its whole interval" if nearer < 0 else " in the mean")
+
+
+def unvaried(label: str) -> str:
+    """Say which variations that could turn a row's verdict weren't made.
+
+    It is "" for a row without runs, and for one with all variations.
+    """
+    found = _found(label)
+    return f"Not asked at {' or '.join(found.lacks)}" if found and found.lacks else ""
 
 
 def renewed(label: str) -> str:
@@ -259,7 +272,7 @@ def entry(hypothesis: Hypothesis) -> str:
     if found is not None and found.why:
         parts.append(f"{found.why[0].upper()}{found.why[1:]}.")
     parts += [f"{_marked(told)}." for told in (one(hypothesis.label) for one in (
-        stalled, to_beat, in_time, renewed)) if told]
+        stalled, to_beat, unvaried, in_time, renewed)) if told]
     if hypothesis.remark:
         parts.append(f"<em>{_marked(hypothesis.remark)}</em>")
     link = f'<a href="{_page(hypothesis.chapter)}">{html.escape(title)}</a>'

@@ -129,6 +129,18 @@ def test_a_row_that_was_tried_says_its_numbers_its_search_and_how_its_runs_ended
 
 
 @tried
+def test_a_row_says_at_which_settings_and_lengths_it_was_not_asked(row):
+    made = {name for name, runs in comparison_of(row).get("sensitivity", {}).items()
+            if row.claim.varies and any(run["model"] in row.claim.contrast for run in runs)}
+    lacks = [name.replace("next best", "the next-best settings")
+             for name in ("next best", "half the steps", "twice the steps") if name not in made]
+    told = ledger.unvaried(row.label)
+    assert told == ("Not asked at " + " or ".join(lacks) if lacks else "")
+    assert told in ledger.entry(row)
+    assert ledger.badge(row.label).endswith(", not varied") == (len(lacks) == 3)
+
+
+@tried
 def test_a_decided_row_says_whether_it_lies_elsewhere_in_the_same_time(row):
     found, told = ledger.finding(row.label), ledger.in_time(row.label)
     timed = found.varied.get("equal time")
