@@ -53,12 +53,17 @@ def part_of(row: Hypothesis, content: dict) -> dict | None:
 
     It is None if the protocol didn't make it, or if it lacks one of its arms or runs of it.
     """
-    found = content.get(row.part, content if "runs" in content else None)
-    arms = row.claim.contrast.keys()
-    if not found or "protocol" not in found or not arms <= found["parameters"].keys():
+    found = _part(row, content)
+    if found is None or not row.claim.contrast.keys() <= found["parameters"].keys():
         return None
     unfinished = {f"{row.part}: {arm}" for arm in row.claim.contrast}
     return found if unfinished.isdisjoint(content.get("unfinished", ())) else None
+
+
+def _part(row: Hypothesis, content: dict) -> dict | None:
+    """Return a claim's comparison, whatever its arms; None if the protocol didn't make it."""
+    found = content.get(row.part, content if "runs" in content else {})
+    return found if "protocol" in found else None
 
 
 def ends(row: Hypothesis) -> dict[str, Ends]:
@@ -83,10 +88,12 @@ def baselines_of(row: Hypothesis) -> Mapping[str, float]:
 
 
 def renewed(row: Hypothesis) -> bool:
-    """Return whether a claim's study has another protocol now than its stored runs."""
-    comparison = comparison_of(row)
-    now = comparison and json.loads(json.dumps(asdict(_first(*_place(row)).protocol)))
-    return comparison is not None and comparison["protocol"] != now
+    """Return whether a claim's study has another protocol now than its stored runs, of any arms."""
+    if not row.study or not results.path_of(row.study, row.size).exists():
+        return False
+    there = _part(row, stored(row.study, row.size))
+    now = json.loads(json.dumps(asdict(_first(*_place(row)).protocol)))
+    return there is not None and there["protocol"] != now
 
 
 @cache

@@ -2,7 +2,7 @@
 
     HTML(table("mgt-synergy", "mgt-full"))     # claim, verdict, effect, variations
     verdict("mgt-synergy")                     # "open"
-    badge("mhc-gain")                          # "fails here, not varied"
+    badge("emhc-smooth")                       # "fails here, not varied"
 """
 
 import html
@@ -53,11 +53,16 @@ def row(label: str) -> Hypothesis | Observation:
 
 def finding(label: str) -> Finding:
     """Return the runs' finding about a row. Raises: ValueError for a row without runs."""
-    one = row(label)
-    found = findings.finding(one) if isinstance(one, Hypothesis) else None
+    found = _found(label)
     if found is None:
         raise ValueError(f"row {label} has no runs here")
     return found
+
+
+def _found(label: str) -> Finding | None:
+    """Return the runs' finding about a row; None without runs."""
+    one = row(label)
+    return findings.finding(one) if isinstance(one, Hypothesis) else None
 
 
 def verdict(label: str) -> str:
@@ -73,8 +78,7 @@ def verdict(label: str) -> str:
 
 def badge(label: str) -> str:
     """A row's verdict, and whether no variation was made that could have turned it."""
-    one = row(label)
-    found = findings.finding(one) if isinstance(one, Hypothesis) else None
+    found = _found(label)
     return verdict(label) + (", not varied" if found and found.untested else "")
 
 
@@ -92,9 +96,8 @@ def said(effect: Effect | None, unit: str) -> str:
 
 
 def stalled(label: str) -> str:
-    """Say how many runs of each arm of a row stalled, such as "hybrid on 8 of 16 seeds".
-
-    It is "" for a row without runs, and for one whose task has no loss of predicting zero.
+    """Say how many runs of each arm of a row stalled, such as "hybrid on 8 of 16 seeds"; "" without
+    runs, or where the task has no loss of predicting zero.
     """
     one = row(label)
     if not isinstance(one, Hypothesis) or "zero" not in _simple(one):
@@ -105,10 +108,7 @@ def stalled(label: str) -> str:
 
 
 def to_beat(label: str) -> str:
-    """Say which simple predictor a row's arms must beat, and how many runs of each do.
-
-    It is "" for a row without runs.
-    """
+    """Say which simple predictor a row's arms must beat, and how many runs do; "" without runs."""
     one = row(label)
     if not isinstance(one, Hypothesis) or not findings.ends(one):
         return ""
@@ -143,9 +143,8 @@ def at_setting(label: str) -> str:
 
 
 def in_time(label: str) -> str:
-    """Say whether a row's effect changes its side where the arms train for the same time.
-
-    It is "" for a row without such runs, and for one whose effect keeps its side.
+    """Say whether a row's effect changes its side where the arms train for the same time; "" if
+    not, and without such runs.
     """
     one = row(label)
     found = findings.finding(one) if isinstance(one, Hypothesis) else None
@@ -161,13 +160,25 @@ def in_time(label: str) -> str:
         ", with its whole interval" if nearer < 0 else " in the mean")
 
 
-def renewed(label: str) -> str:
-    """Say that a row's study has another protocol by now than its stored runs; else ""."""
+def unvaried(label: str) -> str:
+    """Say which variations that could turn a row's verdict weren't made; "" where none lacks."""
+    found = _found(label)
+    return f"Not asked at {' or '.join(found.lacks)}" if found and found.lacks else ""
+
+
+def made_by(label: str) -> str:
+    """Say which command makes a row's runs, where it waits for them or its study has another
+    protocol by now; else "".
+    """
     one = row(label)
-    if not isinstance(one, Hypothesis) or not findings.renewed(one):
+    if not isinstance(one, Hypothesis) or not one.study:
         return ""
-    return ("Its study has another protocol by now, and `python -m studies "
-            f"{one.study} --force REASON` makes its runs again")
+    again = findings.renewed(one)
+    command = f"`python -m studies {one.study}" + (
+        f" --size {one.size}" * (one.size != "cpu") + " --force REASON" * again + "`")
+    if findings.finding(one) is None:
+        return f"It waits for runs, which {command} makes"
+    return f"Its study has another protocol by now, and {command} makes its runs again" * again
 
 
 def table(*labels: str, link: str = "../book/hypotheses.html") -> str:
@@ -200,9 +211,8 @@ def over_first(content: dict, part: str, unit: str = "nats",
                arms: Container[str] | None = None) -> dict[str, tuple[Effect, Effect]]:
     """Return the gains of a comparison's other finished arms over its first one.
 
-    One gain is for the same number of steps at the best setting, one for the same time.
-
-    The intervals for the steps hold together, and so do those for the time.
+    One gain is for the same number of steps at the best setting, one for the same time. The
+    intervals for the steps hold together, and so do those for the time.
 
     Arguments:
         arms: those that the caller shows; None for all.
@@ -256,10 +266,9 @@ def entry(hypothesis: Hypothesis) -> str:
         parts.append(f'<q lang="{language}">{html.escape(hypothesis.quote)}</q>')
     if found is not None and comparison is not None:
         parts.append(f"{_numbers(hypothesis, found)} {_runs(hypothesis, found, comparison)}")
-    if found is not None and found.why:
-        parts.append(f"{found.why[0].upper()}{found.why[1:]}.")
+        parts += [f"{found.why[0].upper()}{found.why[1:]}."] if found.why else []
     parts += [f"{_marked(told)}." for told in (one(hypothesis.label) for one in (
-        stalled, to_beat, in_time, renewed)) if told]
+        stalled, to_beat, unvaried, in_time, made_by)) if told]
     if hypothesis.remark:
         parts.append(f"<em>{_marked(hypothesis.remark)}</em>")
     link = f'<a href="{_page(hypothesis.chapter)}">{html.escape(title)}</a>'
@@ -305,9 +314,9 @@ def _runs(hypothesis: Hypothesis, found: Finding, comparison: dict) -> str:
     sizes = [comparison["parameters"][arm] for arm in hypothesis.claim.contrast]
     weights = " to ".join(f"{size:,}" for size in sorted({min(sizes), max(sizes)}))
     budget = comparison["budget"]
-    ended = f"{found.effect.diverged or 'none'} diverged"
-    return (f"{found.effect.seeds + found.effect.diverged} seeds of {weights} weights, {ended}, "
-            f"{budget['steps']} steps of {budget['batch']}, {at_setting(hypothesis.label)}; "
+    return (f"{found.effect.seeds + found.effect.diverged} seeds of {weights} weights, "
+            f"{found.effect.diverged or 'none'} diverged, {budget['steps']} steps of "
+            f"{budget['batch']}, {at_setting(hypothesis.label)}; "
             f"results/{hypothesis.study}.{hypothesis.size}.json, commit "
             f"{findings.stored(hypothesis.study, hypothesis.size)['commit']}.")
 

@@ -7,7 +7,7 @@ from studies.engine.judge import Quantity, log_loss, loss, measured
 
 
 def start(run: dict) -> float:
-    """The logarithm of the gradient's norm before the first step."""
+    """The logarithm of the gradient's mean norm over the first fiftieth of the steps."""
     return log(run["gradient_norm"][0])
 
 

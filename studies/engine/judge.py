@@ -14,7 +14,8 @@ number of claims about the same comparison (Bonferroni), so that all of them hol
     open     anything else, and comparisons in which no arm learned enough to decide, or in which
              an arm diverged on at least as many seeds as are left
 
-A verdict that none of these variations could have turned is `untested`, and pages say so.
+A finding names the variations that weren't made. A verdict is `untested` where none was, and pages
+say so.
 """
 
 import math
@@ -122,11 +123,12 @@ class Finding:
     varied: dict[str, Effect] = field(default_factory=dict)   # each by itself; "equal time" too
     verdict: str = OPEN
     why: str = ""                       # the reason for an open verdict
+    lacks: tuple[str, ...] = ()         # variations that could turn the verdict, and weren't made
 
     @property
     def untested(self) -> bool:
         """True if no variation was made that could have turned the verdict."""
-        return NAMES.keys().isdisjoint(self.varied)
+        return len(self.lacks) == len(NAMES)
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,8 @@ def judge(comparison: dict, claim: Claim, together: int = 1,
         verdict, why = OPEN, f"it turns at {' and '.join(map(NAMES.__getitem__, turned))}"
     elif lost:
         verdict, why = OPEN, f"its runs diverge at {' and '.join(map(NAMES.__getitem__, lost))}"
-    return Finding(found, varied, verdict, why)
+    lacks = tuple(said for name, said in NAMES.items() if name not in (*varied, *lost))
+    return Finding(found, varied, verdict, why, lacks)
 
 
 NAMES = {"next best": "the next-best settings", "half the steps": "half the steps",

@@ -58,7 +58,9 @@ def test_a_row_is_read_off_arms_that_its_study_has_or_says_why_not(row):
     arms = [arm for arm in STUDIES[row.study].arms(row.size) if arm.part == row.part]
     assert set(row.claim.contrast) <= {arm.name for arm in arms}
     assert not row.claim.beats or row.claim.beats in baselines_of(row)
-    assert row in TRIED or f"`python -m studies {row.study}`" in row.remark
+    size = f" --size {row.size}" * (row.size != "cpu")
+    waits = f"waits for runs, which <code>python -m studies {row.study}{size}"
+    assert (row in TRIED) != (waits in ledger.entry(row)) and "python -m" not in row.remark
 
 
 def test_a_row_waits_until_all_of_its_arms_are_finished():
@@ -67,6 +69,11 @@ def test_a_row_waits_until_all_of_its_arms_are_finished():
     assert part_of(row, content | {"unfinished": {f"{row.part}: {other}": 3}}) is not None
     for arm in row.claim.contrast:
         assert part_of(row, content | {"unfinished": {f"{row.part}: {arm}": 1}}) is None
+
+
+def test_the_border_of_byte_counts_is_their_loss_in_the_row_s_own_task():
+    row = ledger.row("mgt-post-deep")
+    assert row.claim.above == pytest.approx(-baselines_of(row)["unigram"], abs=5e-6)
 
 
 # ---------------------------------------------------------------- files
@@ -129,6 +136,18 @@ def test_a_row_that_was_tried_says_its_numbers_its_search_and_how_its_runs_ended
 
 
 @tried
+def test_a_row_says_at_which_settings_and_lengths_it_was_not_asked(row):
+    made = {name for name, runs in comparison_of(row).get("sensitivity", {}).items()
+            if row.claim.varies and any(run["model"] in row.claim.contrast for run in runs)}
+    lacks = [name.replace("next best", "the next-best settings")
+             for name in ("next best", "half the steps", "twice the steps") if name not in made]
+    told = ledger.unvaried(row.label)
+    assert told == ("Not asked at " + " or ".join(lacks) if lacks else "")
+    assert told in ledger.entry(row)
+    assert ledger.badge(row.label).endswith(", not varied") == (len(lacks) == 3)
+
+
+@tried
 def test_a_decided_row_says_whether_it_lies_elsewhere_in_the_same_time(row):
     found, told = ledger.finding(row.label), ledger.in_time(row.label)
     timed = found.varied.get("equal time")
@@ -141,11 +160,14 @@ def test_a_decided_row_says_whether_it_lies_elsewhere_in_the_same_time(row):
 
 
 def test_a_row_says_that_its_study_has_another_protocol_by_now():
-    older = [row for row in TRIED if ledger.renewed(row.label)]
+    older = [row for row in TRIED if ledger.made_by(row.label)]
     assert {(row.study, row.part) for row in older} == OLDER & {(h.study, h.part) for h in TRIED}
     for row in older:
         again = f"<code>python -m studies {row.study} --force REASON</code>"
         assert again in ledger.entry(row)
+    for row in HYPOTHESES:
+        forced = "--force" in ledger.made_by(row.label)
+        assert row in TRIED or forced == ((row.study, row.part) in OLDER)
 
 
 TABLED = [h for h in FILES.values() if "equal time" in comparison_of(h)["sensitivity"]]

@@ -90,8 +90,12 @@ def test_a_variation_has_its_own_effect_and_equal_time_alone_leaves_a_verdict_un
     assert found.varied["equal time"].mean == pytest.approx(-0.005)
     assert found.varied["equal time"].seeds == 2
     assert found.varied["half the steps"].mean == pytest.approx(-0.505) and not found.untested
+    assert found.lacks == ("the next-best settings", "twice the steps")
     assert judge(comparison(BETTER), GAIN).untested
     assert judge(comparison(BETTER, equal_time=BETTER), GAIN).untested
+    # runs that diverge were made, and open the verdict
+    assert judge(comparison(BETTER, next_best=LOST), GAIN).lacks == ("half the steps",
+                                                                     "twice the steps")
     fixed = Claim(GAIN.contrast, varies=False)
     assert judge(comparison(BETTER, next_best=BETTER), fixed).varied == {}
 
