@@ -60,14 +60,14 @@ def course(of: dict, plans: dict[int, Plan], links: dict[int, str]) -> str:
     for number, week in enumerate(of["plan"], start=1):
         read, work = (sum(plans[k][field] for k in week["chapters"]) for field in (0, 1))
         reading, exercises = reading + read, exercises + work
-        graded = f"sheet {week['sheet']}" if "sheet" in week else week.get("hand in", "")
-        rows += (f"| {number} | {'<br>'.join(links[k] for k in week['chapters'])} | {week['goal']} "
-                 f"| {read} | {work} | {graded} |\n")
+        graded = f"sheet\u00a0{week['sheet']}" if "sheet" in week else week.get("hand in", "")
+        read_first = "<br>".join(links[k] for k in week["chapters"])
+        rows += f"| {number} | {read_first}<br>{week['goal']} | {read}, {work} | {graded} |\n"
     goals = "\n".join(f"- {goal}" for goal in of["goals"])
     return (f"## {of['name']}\n\n**Afterwards students can**\n\n{goals}\n\n"
             f"**Prerequisites:** {of['prerequisites']}\n\n"
-            "| Week | Chapters | Goal | Reading, minutes | Exercises, minutes | To hand in |\n"
-            f"|---|---|---|---|---|---|\n{rows}\n"
+            "| Week | Chapters, and the goal | Minutes: reading, exercises | To hand in |\n"
+            f"|---|---|---|---|\n{rows}\n"
             f"In all: {90 * len(of['plan'])} minutes in the room, {reading} of reading, and "
             f"{exercises} of exercises. {of['grading']}")
 

@@ -163,7 +163,7 @@
         event.preventDefault();
         const text = field.value, caret = field.selectionStart ?? 0;
         const from = text.slice(0, caret).search(/[^\s;]*$/), end = caret + text.slice(caret).search(/[\s;]|$/);
-        const step = by * (drag ? +drag.step : 0.1), old = number(text.slice(from, end).replace("−", "-").replace(",", "."));
+        const step = by * (drag ? +drag.step : 0.1), old = number(text.slice(from, end).replace("−", "-").replace(/,$/, "").replace(",", "."));
         if (Number.isNaN(old)) return;
         const next = String(+(old + step).toFixed(6));
         field.value = text.slice(0, from) + next + text.slice(end);

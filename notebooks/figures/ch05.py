@@ -299,7 +299,7 @@ def two_slices(squares, pairs) -> HTML:
     for axes, weights, color, said, names, title in (
             (both[0], squares, SECOND, ("squares, s = 1", (1, 0.35)),
              ("stay", "shift", "shift twice"), "three streams"),
-            (both[1], pairs, ACCENT, ("Kronecker", (0.95, 0.6)),
+            (both[1], pairs, ACCENT, ("Kronecker", (0.86, 0.6)),
              ("stay", "half of\neach swap", "both swaps"), "four streams")):
         axes.fill(*corners.T, facecolor="#e8f1f7", edgecolor="black", linewidth=1, zorder=0)
         axes.plot(*(np.asarray(weights) @ corners).T, color=color, linewidth=2)

@@ -1,6 +1,6 @@
 """The figures of chapter 24: what a step costs, and how many GPUs share it.
 
-A bill has four parts: computing, the residual's bytes, the optimizer and the wires between GPUs.
+A bill has four parts: computing, the residual's bytes, the optimiser and the wires between GPUs.
 The small run is that of `SMALL`, and with four streams that of `WIDE`.
 """
 
@@ -24,7 +24,7 @@ SMALL = cost.size(CONFIGURATIONS["ddl-small-additive"])
 WIDE = replace(SMALL, residual="streams", n=4)
 SUBLAYERS, STATE, READ = 24, 4, 2    # in a column of what is kept: the state, and u with its norm
 AMBER, BLACK, WARM = "#e69f00", "#333333", "#f4c7a5"
-COLORS = {"computing": ACCENT, "waiting": "white", "residual": SECOND, "optimizer": AMBER,
+COLORS = {"computing": ACCENT, "waiting": "white", "residual": SECOND, "optimiser": AMBER,
           "wires": BLACK}
 CLOCKED = results.read(results.FOLDER / "steps_h100.json")
 
@@ -36,7 +36,7 @@ def parts(size: cost.Size, gpus: int, utilisation: float = 0.4) -> dict[str, flo
     alone = cost.step(size, RUN["batch"], 1, utilisation).compute / gpus
     step = cost.step(size, RUN["batch"], gpus, utilisation)
     spent = {"computing": alone, "waiting": step.compute - alone, "residual": step.residual,
-             "optimizer": step.optimizer, "wires": step.communication}
+             "optimiser": step.optimizer, "wires": step.communication}
     return {name: seconds * gpus * RUN["steps"] / 3600 for name, seconds in spent.items()}
 
 

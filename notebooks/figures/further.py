@@ -18,6 +18,7 @@ from geolab.show.letter import F as LETTER
 from geolab.show.letter import draw_letter
 from notebooks.figures import ch13
 from notebooks.figures.ch16 import ROWS, kind, mark, names_below, ours
+from notebooks.figures.further_12 import KINDS
 from studies.engine.results import interval
 
 
@@ -139,19 +140,16 @@ def heat() -> HTML:
                 caption="Grey: the F. Blue: its outline, a closed chain of points, after the flow.")
 
 
-KINDS = {"transformer": "additive", "lite": "gt-lite", "full": "gt-full", "moe": "gt-moe"}
-
-
 def energy_on_the_way() -> HTML:
     """The energy of attention and MLP while the blocks of chapter 13 train."""
     figure, panels = subplots(1, 2, height=3.3, sharey=True)
     at = [0, *runs_of("geometric", "transformer, pre")[0]["evaluated_at"]]
     for axes, where in zip(panels, ("pre", "post"), strict=True):
-        for name, shown in KINDS.items():
+        for name, (said, shown) in KINDS.items():
             way = [np.log([step[1:] for step in run["measured"]["energy on the way"]]).mean(1)
                    for run in runs_of("geometric", f"{name}, {where}")]
             axes.plot(at, np.exp(np.mean(way, axis=0)), **look(shown) | {"linewidth": 1.6},
-                      label=name, markersize=4)
+                      label=said, markersize=4)
         axes.set(title=f"{where.capitalize()}-LN", xlabel="step", xticks=[0, 150, 300],
                  yscale="log", xlim=(-10, 310))
         axes.minorticks_off()
@@ -162,8 +160,8 @@ def energy_on_the_way() -> HTML:
         "all kinds fall by two powers of ten and rise a little later, and GT-Full ends lowest. "
         "With Post-LN all kinds start alike and rise at once. Then the Transformer and the mixture "
         "rise on, GT-Lite stays a little lower, and GT-Full falls.",
-        caption="The energy of attention and MLP (in moe, its experts) while the networks train, "
-                "after the first block. Geometric means of sixteen seeds.")
+        caption="The energy of attention and MLP (in GT-MoE, its experts) while the networks "
+                "train, after the first block. Geometric means of sixteen seeds.")
 
 
 def runs_of(part: str, model: str) -> list[dict]:
@@ -201,14 +199,15 @@ def parts_of_energy(change: dict[str, np.ndarray]) -> HTML:
 
 def beside_chance(scores: Callable[[str, str], np.ndarray]) -> HTML:
     """Bars of scores(model, when), for three kinds of block with both norms."""
+    three = ("transformer", "lite", "full")
     figure, panels = subplots(1, 2, height=2.9, sharey=True)
     for axes, where in zip(panels, ("pre", "post"), strict=True):
-        for k, name in enumerate(("transformer", "lite", "full")):
+        for k, name in enumerate(three):
             for when, shift, color in (("untrained", -0.19, "#cccccc"), ("measured", 0.19, ACCENT)):
                 bars(axes, k + shift, scores(f"{name}, {where}", when), 0.34, color)
         axes.axhline(1, color="black", linewidth=1, linestyle=":")
         axes.set(title=f"{where.capitalize()}-LN", ylim=(0, 1.65), yticks=[0, 0.5, 1],
-                 xticks=range(3), xticklabels=("transformer", "lite", "full"))
+                 xticks=range(3), xticklabels=[KINDS[name][0] for name in three])
         axes.grid(visible=False)
         axes.tick_params(axis="x", labelsize=9)
     panels[0].set_ylabel("gap / chance")

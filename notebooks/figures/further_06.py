@@ -16,7 +16,7 @@ def draw_notes_of_24(diagonal: float) -> Figure:
                             vmax=1.15, edgecolors="face", linewidth=0.4)
     axes.set(xlabel="note of sublayer", yticks=range(1, 5), ylim=(4.5, 0.5),
              yticklabels=[f"stream {i}" for i in range(1, 5)], xticks=[1, 4, 8, 12, 16, 20, 24],
-             title=f"length of the memory, 1 / (1 − σ): {1 / (1 - stays(diagonal)):.3g} sublayers")
+             title=f"memory in sublayers, 1 / (1 − σ): {1 / (1 - stays(diagonal)):.3g}")
     axes.grid(False)
     key = figure.colorbar(drawn, ax=axes, ticks=[0, 0.25, 1], aspect=8, label="share",
                           boundaries=np.linspace(0, 1, 21))

@@ -43,20 +43,20 @@ def _rate(value: float) -> str:
 
 
 def trained() -> HTML:
-    """Per arm: its rates, its loss, and how far H and its gain went. The plain network has two
-    rows: in the time of an arm's steps it can make some more."""
-    rows = []
+    """Per arm: its rates and its loss, and in a second table how far H and its gain went. The
+    plain network has two rows: in the time of an arm's steps it can make some more."""
+    rows, mixing = [], []
     for arm, name in {"plain": "plain", **NAMES}.items():
         found = ARMS[arm]
-        away = found.get("largest |H − I|")
         rows.append([name, _rate(found["rate of the old weights"]),
                      _rate(found["rate of the new weights"]) if arm in NAMES else "none",
                      f"{mean(found['loss'][STEPS]):.3f}",
-                     "no H" if away is None else f"{mean(away):.4f}",
-                     "no H" if away is None else f"{mean(found['gain']):.3f}",
                      f"{mean(found[BACK]):.3f}" if arm in NAMES else "none"])
+        if away := found.get("largest |H − I|"):
+            mixing.append([name, f"{mean(away):.4f}", f"{mean(found['gain']):.3f}"])
     longer = max(map(int, ARMS["plain"]["loss"]))
     more = mean(ARMS["plain"]["loss"][str(longer)])
     rows.insert(1, [f"plain, {longer} steps", rows[0][1], "none", f"{more:.3f}", *rows[0][4:]])
-    return table(["grafted residual", "rate, old weights", "rate, new weights", "loss at the end",
-                  "H away from I", "gain", "loss, new weights put back"], rows)
+    losses = table(["grafted residual", "rate, old weights", "rate, new weights",
+                    "loss at the end", "loss, new weights put back"], rows)
+    return HTML(losses.data + table(["grafted residual", "H away from I", "gain"], mixing).data)

@@ -123,6 +123,13 @@ def test_keys_step_numbers_and_move_what_can_be_dragged(opened):
     for key in ("End", "ArrowDown"):
         opened.keyboard.press(key)
     assert opened.input_value('[name="delta.x"]') == "5 -0.1"
+    opened.fill('[name="delta.x"]', "5 −0,1")
+    opened.keyboard.press("ArrowDown")
+    assert opened.input_value('[name="delta.x"]') == "5 -0.2"
+    opened.fill('[name="delta.x"]', "4,9, -0.1")
+    for key in ("Home", "ArrowUp"):
+        opened.keyboard.press(key)
+    assert opened.input_value('[name="delta.x"]') == "5 -0.1"
     said = opened.locator("#compute-delta .geolab-said")
     said.filter(has_text="Eigenvalues of A: 1.000, 0.580. A x: ").wait_for(state="attached")
 
