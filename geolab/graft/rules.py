@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import chain
 
 from torch import Tensor, nn
 
@@ -71,18 +72,24 @@ def rule(block: type[nn.Module], sublayers: Sublayers, *, width: int | None = No
     OWN[block] = Rule(sublayers, width=None if width is None else lambda _: width)
 
 
-def noted(f: Callable, others: list) -> Callable:
-    """Wrap the F of a rule, so that it returns its update alone and appends its other results to
-    `others`.
+def noted(f: Callable, others: list[tuple]) -> Callable:
+    """Wrap the F of a rule, so that it returns its update alone and appends a tuple of its other
+    results to `others`.
     """
     def run(x: Tensor) -> Tensor:
         found = f(x)
         if not isinstance(found, tuple):
             return found
-        others.extend(found[1:])
+        others.append(found[1:])
         return found[0]
 
     return run
+
+
+def joined(x: Tensor, others: list[tuple]) -> Tensor | tuple:
+    """What a block returns: x, or a tuple of x and of what `noted` found, where an F returned one.
+    """
+    return (x, *chain(*others)) if others else x
 
 
 def find_rule(block: nn.Module) -> Rule | None:

@@ -2,17 +2,19 @@
 undone.
 """
 
+import random
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from geolab.graft.rules import Rule, find_rule, is_own, noted, requires_x_alone
+from geolab.graft.rules import Rule, find_rule, is_own, joined, noted, requires_x_alone
 from geolab.residuals.base import plainly
 
 # the errors of a network or a rule for an input or a block that doesn't fit it
@@ -80,15 +82,14 @@ def _tried(block: nn.Module, run: Callable[[Tensor], object], width: int) -> obj
     """
     one = like(block)
     with untouched(block, one.device):
-        torch.manual_seed(0)
         return run(torch.randn(1, 2, width, device=one.device).to(one.dtype))
 
 
 def _by_rule(block: nn.Module, rule: Rule, x: Tensor) -> Tensor | tuple:
-    others: list = []
+    others: list[tuple] = []
     y = plainly(x, [(norm, noted(f, others), *after)
                     for norm, f, *after in rule.sublayers(block)])
-    return (y, *others) if others else y
+    return joined(y, others)
 
 
 def _kind(found: object) -> str:
@@ -116,7 +117,6 @@ def require_same_model(model: nn.Module, example: object, put: Callable[[], None
 
     def tried() -> list[Tensor]:
         with untouched(model, device):  # both from the same buffers, with the same dropout
-            torch.manual_seed(0)
             return _tensors(call(model, example))
 
     try:
@@ -171,15 +171,24 @@ def _require_close(name: str, got: Tensor, wanted: Tensor) -> None:
 
 @contextmanager
 def untouched(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """A context that restores buffers (such as a BatchNorm's statistics), attributes and random
-    generators at its end.
+    """A context in which random generators start at seed 0, and torch's layers take no fast path,
+    which packs what isn't padded. At its end it restores both, attributes, and buffers such as a
+    BatchNorm's statistics.
     """
+    drawn = random.getstate(), np.random.get_state()  # a loop may skip blocks by these
+    fast = torch.backends.mha.get_fastpath_enabled()
     before = [(buffer, buffer.clone()) for buffer in module.buffers()]
     kept = [(part, dict(vars(part)), dict(part._buffers)) for part in module.modules()]
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            for seed in (torch.manual_seed, random.seed, np.random.seed):
+                seed(0)
+            torch.backends.mha.set_fastpath_enabled(False)
             yield
     finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+        random.setstate(drawn[0])
+        np.random.set_state(drawn[1])
         for part, attributes, buffers in kept:
             vars(part).clear()
             vars(part).update(attributes)

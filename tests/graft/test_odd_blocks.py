@@ -1,14 +1,17 @@
 """Blocks, models and calls that a careless graft would change without a word."""
 
+import copy
+import random
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 from torch.testing import assert_close
 
-from geolab.graft import graft, load, residual_stream, rule, rules, save
+from geolab.graft import graft, load, residual_stream, rule, rules, save, ungraft
 
 WIDTH = 8
 
@@ -59,10 +62,57 @@ class Spectral(Plain):
         nn.utils.spectral_norm(self.mix)
 
 
+class Clashing(Plain):
+    def __init__(self):
+        super().__init__()
+        self.residuals = "mine"
+
+    def forward(self, x):
+        return super().forward(x)
+
+
 class Unshaped(Plain):
     def __init__(self):
         super().__init__()
         self.mix = nn.LazyLinear(WIDTH)
+
+
+class Alone(Plain):
+    """A block that returns a tuple with x alone."""
+
+    def forward(self, x):
+        return super().forward(x),
+
+
+class Drawing(Plain):
+    """A block whose F is drawn outside of torch, as a depth is that is written by hand."""
+
+    def forward(self, x):
+        return x + self.update(self.norm(x))
+
+    def update(self, y):
+        return self.mix(y) * random.random() * np.random.rand()
+
+
+class Firsts(nn.ModuleList):
+    def forward(self, x):
+        for block in self:
+            x = block(x)[0]
+        return x
+
+
+class Looping(nn.Module):
+    """A loop over blocks, without those in `skipped`."""
+
+    def __init__(self, blocks, skipped=()):
+        super().__init__()
+        self.blocks, self.skipped = blocks, skipped
+
+    def forward(self, x):
+        blocks = self.blocks["h"] if isinstance(self.blocks, nn.ModuleDict) else self.blocks
+        for index, block in enumerate(blocks.children()):
+            x = x if index in self.skipped else block(x)
+        return x
 
 
 class ByName(nn.ModuleList):
@@ -77,8 +127,10 @@ def rules_of_this_test(monkeypatch):
     monkeypatch.setattr("geolab.graft.rules.OWN", rules.OWN.copy())
     rule(Plain, sublayers)
     rule(Weightless, lambda block: [(None, torch.tanh)], width=WIDTH)
-    for kind in (Returns, InPlace):
+    for kind in (Returns, InPlace, Clashing):
         rule(kind, sublayers)
+    rule(Alone, lambda block: [(block.norm, lambda y: (block.mix(y),))])
+    rule(Drawing, lambda block: [(block.norm, block.update)])
 
 
 def sublayers(block, mask=None):
@@ -101,16 +153,45 @@ X = torch.linspace(-2, 2, 2 * 5 * WIDTH).view(2, 5, WIDTH)
 @pytest.mark.parametrize("make", [
     lambda: stack(Weightless, Weightless), lambda: stack(InPlace, InPlace),
     lambda: stack(Spectral, Spectral).train(), lambda: tied([0, 1, 1, 2]),
-    lambda: ByName([Plain(), Plain()])])
+    lambda: ByName([Plain(), Plain()]), lambda: Firsts([Alone(), Alone()]),
+    lambda: stack(Drawing, Drawing)])
 def test_an_odd_block_computes_what_it_computed_before(make):
     model = make()
     graft(model, "additive", example=X.clone())
     model = make()
     training, model = model.training, model.eval()
+    random.seed(0), np.random.seed(0)
+    draws = random.getstate(), np.random.get_state()[1].tolist()
+    graft(model.train(training), "mhc").eval()
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == draws
     with torch.no_grad():
-        before = model(X.clone())
-        after = graft(model.train(training), "mhc").eval()(X.clone())
-    assert_close(after, before, rtol=1e-5, atol=1e-5)
+        after = model(X.clone())
+        random.seed(0), np.random.seed(0)
+        assert_close(after, ungraft(model)(X.clone()), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("hold", [
+    nn.ModuleList, lambda blocks: nn.Sequential(*blocks),
+    lambda blocks: nn.ModuleDict({"h": nn.ModuleList(blocks)})], ids=["list", "sequence", "dict"])
+def test_a_loop_may_skip_any_blocks_but_those_at_the_ends(hold):
+    torch.manual_seed(0)
+    model = Looping(hold([Plain() for _ in range(4)]), skipped=(1, 2))
+    before = model(X)
+    graft(model, "mhc")
+    for network in (model, copy.deepcopy(model)):
+        assert_close(network(X), before, rtol=1e-5, atol=1e-5)
+        for skipped, message in (((3,), "the forward of Looping must run the last block of blocks"),
+                                 ((2, 3), "the forward of Looping must run the last block"),
+                                 ((0,), "a grafted Plain must get the state of the block before")):
+            network.skipped = skipped
+            with pytest.raises(ValueError, match=f"^{message}"):
+                network(X)
+        network.skipped = (0, 1, 2, 3)
+        assert network(X) is X
+    ungraft(model).skipped = (3,)
+    model(X)
+    graft(model, "mgt", gate=False)  # whose state is an x
+    model(X)
 
 
 @pytest.mark.parametrize("around", [
@@ -172,6 +253,13 @@ def shortened():
     model(X)
 
 
+def changed():
+    model = graft(stack(Plain), "mhc")
+    model[0].gain = nn.Parameter(torch.ones(WIDTH))
+    nn.utils.parametrize.register_parametrization(model[0], "gain", nn.Identity())
+    ungraft(model)
+
+
 def two_stacks():
     first, last = Plain(), Plain()
     graft(nn.ModuleList([stack(first, last), stack(last, first)]), "mhc")
@@ -188,6 +276,8 @@ REFUSED = [  # a call, and how its message begins
     (skipping, "model must run each Plain once, got one that runs 0 times"),
     (shortened, "blocks must have all its grafted blocks, got a list without the last one"),
     (grafts(Plain, Plain(2 * WIDTH)), "the blocks of a stack must have one width, .* got 8 and 16"),
+    (grafts(Clashing), "Clashing must leave the name 'residuals' to graft"),
+    (changed, "the grafted blocks must have the class that graft gave them, got ParametrizedPl"),
     (grafts(Unshaped, Unshaped), "model must have weights with shapes, got 0.mix.weight"),
     # what a block returns
     *((grafts(returning(made), returning(made)), "the rule of Returning must return what forward "
@@ -213,6 +303,8 @@ REFUSED = [  # a call, and how its message begins
     (grafts(Plain, example=X[:0]), "example must lead to numbers that can be compared"),
     (lambda: graft(stack(Plain), "mhc")(pack_padded_sequence(X, [5, 3], batch_first=True)),
      "x of a grafted Plain must be a tensor, got PackedSequence"),
+    *((lambda x=x: graft(stack(Plain), "laurel")(x), "x of a grafted Plain must have 8 real "
+       "features along its last axis, got") for x in (X[..., 1:], X.mT, X.long(), X + 0j)),
 ]
 
 
