@@ -7,12 +7,13 @@ import inspect
 import threading
 from collections.abc import Iterable, Mapping
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
+from typing import Any
 
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-from geolab.graft.rules import Rule, joined, known_rule, noted
+from geolab.graft.rules import Rule, known_rule, noted
 from geolab.residuals import Residual, make_residual
 from geolab.residuals.base import through
 
@@ -70,10 +71,13 @@ class Grafted:
             a later one; for a cache with positions in it, where a residual reads them.
         """
         names = parameters_of(self.block_class)
-        if not args:
+        if args:
+            x, *args = args
+        elif names[0] in kwargs:
             x, kwargs = kwargs[names[0]], {k: v for k, v in kwargs.items() if k != names[0]}
         else:
-            x, *args = args
+            raise ValueError(f"x of a grafted {self.block_class.__name__} must come first or be "
+                             f"named {names[0]!r}, got {', '.join(kwargs) or 'nothing'}")
         first, last = self.residuals[0].first, self.residuals[-1].last
         self._require_input(x, first)
         if first and self.reads_other_positions:
@@ -91,7 +95,7 @@ class Grafted:
             state = through(self.residuals, x, sublayers)
         if first != last and not is_compiling():
             (_unread.stacks.add if first else _unread.stacks.discard)(self.graft_stack)
-        return joined(state, others)
+        return (state, *chain(*others)) if others else state
 
     def _require_input(self, x: Tensor, first: bool) -> None:
         name = self.block_class.__name__
@@ -118,7 +122,8 @@ class Grafted:
         that loads the block must call `rule` again.
         """
         known = known_rule(self.block_class) is not None
-        return _empty, (self.block_class, None if known else self.graft_rule), vars(self)
+        state = getattr(self, "__getstate__", lambda: vars(self))  # Python 3.10 has none
+        return _empty, (self.block_class, None if known else self.graft_rule), state()
 
 
 @cache
@@ -130,25 +135,34 @@ def parameters_of(block_class: type[nn.Module]) -> tuple[str, ...]:
 def _require_whole(residual: Residual, given: Mapping[str, object]) -> None:
     """Raise ValueError for a cache with earlier positions, which a residual would need to read."""
     for name, value in given.items():
-        length = getattr(value, "get_seq_length", None)
-        if length is None and hasattr(value, "update") and not isinstance(value, Mapping):
+        named = any(part in name for part in ("past", "cache", "kv"))
+        if not (named or hasattr(value, "get_seq_length") or hasattr(value, "update")):
+            continue
+        kept = _kept_positions(value)
+        if kept is None:
             raise ValueError(f"{name} must be None: {type(residual).__name__} reads other "
                              f"positions than the present one, and a {type(value).__name__} "
                              "doesn't say by get_seq_length how many it holds")
-        named = any(part in name for part in ("past", "cache", "kv"))
-        kept = length() if length else _kept_positions(value) if named else 0
         if kept:
             raise ValueError(f"use_cache must be False: {type(residual).__name__} reads other "
                              f"positions than the present one, and {name} holds {kept} positions "
                              "without what it reads")
 
 
-def _kept_positions(cache: object) -> int:
-    """Count the positions in a cache of tensors (B, heads, T, D / heads)."""
+def _kept_positions(cache: Any) -> int | None:
+    """Count the positions in a cache of tensors (B, heads, T, D / heads), or return None for an
+    object that doesn't say.
+    """
+    if hasattr(cache, "get_seq_length"):
+        return cache.get_seq_length()
     if isinstance(cache, Tensor):
         return cache.shape[-2] if cache.ndim >= 2 else 0
-    parts = cache.values() if isinstance(cache, Mapping) else cache
-    return max(map(_kept_positions, parts), default=0) if isinstance(parts, Iterable) else 0
+    if cache is None or isinstance(cache, bool | int | float | str):
+        return 0
+    if not isinstance(cache, Iterable):
+        return None
+    counts = [*map(_kept_positions, cache.values() if isinstance(cache, Mapping) else cache)]
+    return None if None in counts else max(counts, default=0)
 
 
 @cache
@@ -222,9 +236,10 @@ def _stacks(module: nn.Module, name: str = "") -> list[tuple[str, list[Grafted]]
     """The names of the lists of grafted blocks that a module runs, and their blocks: its children,
     or those of lists among them. Where a state has the axes of x, it needs no ends.
     """
-    blocks = [child for child in module.children() if isinstance(child, Grafted)]
-    found = [(name or type(module).__name__, blocks)] \
-        if blocks and len(blocks[0].state_axes) > 1 else []
+    found: list[tuple[str, list[Grafted]]] = []
+    blocks: list[Grafted] = [child for child in module.children() if isinstance(child, Grafted)]
+    if blocks and len(blocks[0].state_axes) > 1:
+        found.append((name or type(module).__name__, blocks))
     for key, child in module.named_children():
         if isinstance(child, (nn.ModuleList, nn.ModuleDict, nn.Sequential)):
             found += _stacks(child, f"{name}.{key}".removeprefix("."))

@@ -22,6 +22,7 @@ from geolab.graft.stacks import find_stacks, require_bare, tell_what_stays
 from geolab.graft.start import distance, looks_around, require_streams
 from geolab.graft.trial import (
     like,
+    require_batch_first,
     require_same_block,
     require_same_model,
     sublayers_of,
@@ -75,7 +76,8 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
     Raises: ValueError for a model without known blocks, one that was grafted before, or one that is
         wrapped; for a residual that doesn't start plain, whose ends are wider than the network, or
         that doesn't keep the dtype of the state; for a rule that computes something else than its
-        block; for a norm after a residual whose state doesn't consist of streams.
+        block; for a norm after a residual whose state doesn't consist of streams. The model then
+        stays as it was.
     """
     require_option("plain", plain, (True, False))
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
@@ -104,7 +106,11 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
                 _put_over(module, name, partial(_refuse_beside, name))
     _put_over(model, "grafted_with", {"residual": residual, "dtype": dtype, "only": list(only),
                                       "options": options})
-    tell_what_stays(model)
+    try:
+        tell_what_stays(model)
+    except Warning:  # where a filter makes errors of warnings
+        ungraft(model)
+        raise
     return model
 
 
@@ -267,6 +273,8 @@ def _plan(blocks: list[nn.Module], residual: str | type[Residual], plain: bool,
             f"{options or 'left as they are'}: its output starts {away:.2g} away, relative to "
             "what the sublayers add. graft(..., plain=False) takes it all the same: a trained "
             "model then forgets what it computed")
+    if reads:
+        require_batch_first(blocks[0], rules[0], width)
     rest = iter(made)
     found = [[next(rest).to(like(block).device, dtype or _wide(like(block)))
               for _ in sublayers] for block, sublayers in zip(blocks, parts, strict=True)]

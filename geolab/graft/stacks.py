@@ -32,7 +32,8 @@ def find_stacks(model: nn.Module, only: Collection[str] = ()) -> dict[str, list[
         raise ValueError(f"only must be a list of names among {', '.join(map(repr, stacks))}, "
                          f"got {only!r}")
     wrapped = [blocks for parent, blocks in found
-               if len(blocks) == 1 and not isinstance(parent, nn.ModuleList)]
+               if len(blocks) == 1 and not isinstance(parent, nn.ModuleList)
+               and (not only or names[parent] in only)]
     if len(wrapped) > 1:
         raise ValueError(f"the blocks of a stack must have one parent, got {len(wrapped)} parents "
                          "of one block each; graft before you wrap the blocks")
