@@ -18,7 +18,7 @@ from geolab.graft.block import (
     watch_ends,
 )
 from geolab.graft.rules import Rule
-from geolab.graft.stacks import find_stacks, require_bare, tell_what_stays
+from geolab.graft.stacks import find_stacks, require_bare, tell_of_cache, tell_what_stays
 from geolab.graft.start import distance, looks_around, require_streams
 from geolab.graft.trial import (
     like,
@@ -275,6 +275,7 @@ def _plan(blocks: list[nn.Module], residual: str | type[Residual], plain: bool,
             "model then forgets what it computed")
     if reads:
         require_batch_first(blocks[0], rules[0], width)
+        tell_of_cache(blocks[0])
     rest = iter(made)
     found = [[next(rest).to(like(block).device, dtype or _wide(like(block)))
               for _ in sublayers] for block, sublayers in zip(blocks, parts, strict=True)]

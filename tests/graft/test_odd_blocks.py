@@ -250,6 +250,18 @@ def test_a_graft_that_is_refused_by_a_filter_of_warnings_leaves_the_network():
     assert type(model[0]) is Plain and not model._forward_hooks
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_cache_in_a_block_is_told_of_where_a_residual_reads_other_positions():
+    kept = [Plain(), Plain()]
+    kept[0].mix.register_buffer("kv_cache", torch.zeros(1, 9, WIDTH))
+    kept[0].mix.register_buffer("cos_cached", torch.zeros(9, WIDTH))
+    with pytest.warns(UserWarning, match="how many positions kv_cache of Linear holds"):
+        graft(stack(*kept), "emhc-hybrid", plain=False)
+    graft(ungraft(stack(*kept)), "mhc")
+    del kept[0].mix.kv_cache
+    graft(ungraft(stack(*kept)), "emhc-hybrid", plain=False)
+
+
 def test_two_places_of_one_block_each_are_grafted_one_by_one():
     model = nn.ModuleDict({"a": nn.ModuleDict({"x": Plain()}), "b": nn.ModuleDict({"y": Plain()})})
     with pytest.raises(ValueError, match="^the blocks of a stack must have one parent, got 2"):
