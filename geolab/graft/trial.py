@@ -32,7 +32,7 @@ def sublayers_of(block: nn.Module) -> tuple[Rule, list[tuple]]:
     assert rule is not None  # it is a block that `find_stacks` found
     try:
         found = rule.sublayers(block)
-    except UNFIT as error:
+    except (TypeError, AttributeError, LookupError) as error:
         raise ValueError(f"the rule of {name} must be callable with the block alone, with defaults "
                          f"for what else forward gets, got: {error}") from error
     if not (found and isinstance(found, list | tuple) and all(map(_is_sublayer, found))):
