@@ -4,11 +4,14 @@ Legend: B batch, T positions, D width.
 """
 
 import inspect
+import threading
 from collections.abc import Iterable, Mapping
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
+from typing import Any
 
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 
 from geolab.graft.rules import Rule, known_rule, noted
 from geolab.residuals import Residual, make_residual
@@ -36,6 +39,9 @@ def make_residuals(residual: str | type[Residual], width: int, count: int,
     return made
 
 
+GIVEN = "residuals", "reads_other_positions", "state_axes", "graft_stack"  # what graft sets
+
+
 class Grafted:
     """The first base class of a grafted block; the second is the block's own class.
 
@@ -46,6 +52,7 @@ class Grafted:
         residuals: one per sublayer.
         reads_other_positions: whether a residual reads other positions than the present one.
         state_axes: the axes of a state behind batch and positions, such as (n, D).
+        graft_stack: an object that the blocks of one stack share.
     """
 
     block_class: type[nn.Module]
@@ -53,6 +60,7 @@ class Grafted:
     residuals: nn.ModuleList
     reads_other_positions: bool
     state_axes: tuple[int, ...]
+    graft_stack: object
 
     def forward(self, *args, **kwargs) -> Tensor | tuple:
         """Run the block with the arguments of its own class's forward.
@@ -63,15 +71,18 @@ class Grafted:
             a later one; for a cache with positions in it, where a residual reads them.
         """
         names = parameters_of(self.block_class)
-        if not args:
+        if args:
+            x, *args = args
+        elif names[0] in kwargs:
             x, kwargs = kwargs[names[0]], {k: v for k, v in kwargs.items() if k != names[0]}
         else:
-            x, *args = args
+            raise ValueError(f"x of a grafted {self.block_class.__name__} must come first or be "
+                             f"named {names[0]!r}, got {', '.join(kwargs) or 'nothing'}")
         first, last = self.residuals[0].first, self.residuals[-1].last
         self._require_input(x, first)
         if first and self.reads_other_positions:
             _require_whole(self.residuals[0], dict(zip(names[1:], args, strict=False)) | kwargs)
-        others: list = []
+        others: list[tuple] = []
         batch_first = self.graft_rule.batch_first(self)
         sublayers = [(norm, noted(f, others), *after) for norm, f, *after
                      in self.graft_rule.sublayers(self, *args, **kwargs)]
@@ -82,7 +93,9 @@ class Grafted:
             state = state.transpose(0, 1) if last else state
         else:
             state = through(self.residuals, x, sublayers)
-        return (state, *others) if others else state
+        if first != last and not is_compiling():
+            (_unread.stacks.add if first else _unread.stacks.discard)(self.graft_stack)
+        return (state, *chain(*others)) if others else state
 
     def _require_input(self, x: Tensor, first: bool) -> None:
         name = self.block_class.__name__
@@ -92,6 +105,10 @@ class Grafted:
             got = "a nested tensor" if x.is_nested else f"shape {tuple(x.shape)}"
             raise ValueError(f"x of a grafted {name} must be (batch, positions, width) or "
                              f"(positions, batch, width), got {got}: add the missing axis, or pad")
+        width = self.residuals[0].width
+        if first and (x.shape[2] != width or not x.is_floating_point()):
+            raise ValueError(f"x of a grafted {name} must have {width} real features along its "
+                             f"last axis, got shape {tuple(x.shape)} of {x.dtype}")
         if not first and tuple(x.shape[2:]) != self.state_axes:
             raise ValueError(
                 f"a grafted {name} must get the state of the block before it, whose axes behind "
@@ -105,7 +122,8 @@ class Grafted:
         that loads the block must call `rule` again.
         """
         known = known_rule(self.block_class) is not None
-        return _empty, (self.block_class, None if known else self.graft_rule), vars(self)
+        state = getattr(self, "__getstate__", lambda: vars(self))  # Python 3.10 has none
+        return _empty, (self.block_class, None if known else self.graft_rule), state()
 
 
 @cache
@@ -117,25 +135,34 @@ def parameters_of(block_class: type[nn.Module]) -> tuple[str, ...]:
 def _require_whole(residual: Residual, given: Mapping[str, object]) -> None:
     """Raise ValueError for a cache with earlier positions, which a residual would need to read."""
     for name, value in given.items():
-        length = getattr(value, "get_seq_length", None)
-        if length is None and hasattr(value, "update") and not isinstance(value, Mapping):
+        named = any(part in name for part in ("past", "cache", "kv"))
+        if not (named or hasattr(value, "get_seq_length") or hasattr(value, "update")):
+            continue
+        kept = _kept_positions(value)
+        if kept is None:
             raise ValueError(f"{name} must be None: {type(residual).__name__} reads other "
                              f"positions than the present one, and a {type(value).__name__} "
                              "doesn't say by get_seq_length how many it holds")
-        named = any(part in name for part in ("past", "cache", "kv"))
-        kept = length() if length else _kept_positions(value) if named else 0
         if kept:
             raise ValueError(f"use_cache must be False: {type(residual).__name__} reads other "
                              f"positions than the present one, and {name} holds {kept} positions "
                              "without what it reads")
 
 
-def _kept_positions(cache: object) -> int:
-    """Count the positions in a cache of tensors (B, heads, T, D / heads)."""
+def _kept_positions(cache: Any) -> int | None:
+    """Count the positions in a cache of tensors (B, heads, T, D / heads), or return None for an
+    object that doesn't say.
+    """
+    if hasattr(cache, "get_seq_length"):
+        return cache.get_seq_length()
     if isinstance(cache, Tensor):
         return cache.shape[-2] if cache.ndim >= 2 else 0
-    parts = cache.values() if isinstance(cache, Mapping) else cache
-    return max(map(_kept_positions, parts), default=0) if isinstance(parts, Iterable) else 0
+    if cache is None or isinstance(cache, bool | int | float | str):
+        return 0
+    if not isinstance(cache, Iterable):
+        return None
+    counts = [*map(_kept_positions, cache.values() if isinstance(cache, Mapping) else cache)]
+    return None if None in counts else max(counts, default=0)
 
 
 @cache
@@ -153,45 +180,67 @@ def _empty(block_class: type[nn.Module], rule: Rule | None) -> nn.Module:
     return made.__new__(made)
 
 
-# ---------------------------------------------------------------- lists of grafted blocks
+# ---------------------------------------------------------------- the ends of a stack
+
+class _Unread(threading.local):
+    """The stacks whose state was made in this thread, and not read out yet."""
+
+    def __init__(self):
+        self.stacks: set[object] = set()
+
+
+_unread = _Unread()
+
 
 def watch_ends(model: nn.Module) -> None:
-    """Add a hook to each module that holds a list of grafted blocks: it refuses to run a part of
-    the list.
+    """Add hooks to each module that runs grafted blocks: they refuse to run a part of a stack that
+    makes a state and doesn't read it out.
     """
     for module in model.modules():
-        if any(_ends(child) for child in module.children()):
+        if _stacks(module):
             module.register_forward_pre_hook(require_ends)
+            module.register_forward_hook(require_read)
 
 
 def unwatch_ends(model: nn.Module) -> None:
     """Remove the hooks of `watch_ends`."""
     for module in model.modules():
-        for key, hook in list(module._forward_pre_hooks.items()):
-            if hook is require_ends:
-                del module._forward_pre_hooks[key]
+        for hooks in (module._forward_pre_hooks, module._forward_hooks):
+            for key in [key for key, hook in hooks.items()
+                        if hook in (require_ends, require_read)]:
+                del hooks[key]
 
 
 def require_ends(module: nn.Module, _: tuple) -> None:
     """Raise ValueError for a list of grafted blocks without its first or its last one."""
-    for name, child in module.named_children():
-        first_and_last = _ends(child)
-        if first_and_last and not all(first_and_last):
-            missing = "last one, which reads the state" if first_and_last[0] \
+    for name, blocks in _stacks(module):
+        if not (blocks[0].residuals[0].first and blocks[-1].residuals[-1].last):
+            missing = "last one, which reads the state" if blocks[0].residuals[0].first \
                 else "first one, which makes the state"
             raise ValueError(f"{name} must have all its grafted blocks, got a list without the "
                              f"{missing}; cut the network first, then graft")
+        if not is_compiling():
+            _unread.stacks.discard(blocks[0].graft_stack)
 
 
-def _ends(blocks: nn.Module) -> tuple[bool, bool] | None:
-    """Return whether a list begins with a stack's first block, and whether it ends with its last
-    one.
+def require_read(module: nn.Module, *_: object) -> None:
+    """Raise ValueError where a forward made a state and ended before the last grafted block."""
+    for name, blocks in [] if is_compiling() else _stacks(module):
+        if blocks[0].graft_stack in _unread.stacks:
+            raise ValueError(f"the forward of {type(module).__name__} must run the last block of "
+                             f"{name}, which reads x out of the state, got one that stopped before "
+                             "it: let it skip blocks in between, or cut the network, then graft")
 
-    The result is None for a list without grafted blocks, and for one whose state has the axes of x.
+
+def _stacks(module: nn.Module, name: str = "") -> list[tuple[str, list[Grafted]]]:
+    """The names of the lists of grafted blocks that a module runs, and their blocks: its children,
+    or those of lists among them. Where a state has the axes of x, it needs no ends.
     """
-    if not isinstance(blocks, (nn.ModuleList, nn.Sequential, nn.ModuleDict)):
-        return None
-    grafted = [child for child in blocks.children() if isinstance(child, Grafted)]
-    if not grafted or len(grafted[0].state_axes) == 1:
-        return None
-    return bool(grafted[0].residuals[0].first), bool(grafted[-1].residuals[-1].last)
+    found: list[tuple[str, list[Grafted]]] = []
+    blocks: list[Grafted] = [child for child in module.children() if isinstance(child, Grafted)]
+    if blocks and len(blocks[0].state_axes) > 1:
+        found.append((name or type(module).__name__, blocks))
+    for key, child in module.named_children():
+        if isinstance(child, (nn.ModuleList, nn.ModuleDict, nn.Sequential)):
+            found += _stacks(child, f"{name}.{key}".removeprefix("."))
+    return found

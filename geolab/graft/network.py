@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from geolab.checks import require_option
 from geolab.graft.block import (
+    GIVEN,
     Grafted,
     grafted_class,
     make_residuals,
@@ -17,10 +18,11 @@ from geolab.graft.block import (
     watch_ends,
 )
 from geolab.graft.rules import Rule
-from geolab.graft.stacks import find_stacks, require_bare, tell_what_stays
+from geolab.graft.stacks import find_stacks, require_bare, tell_of_cache, tell_what_stays
 from geolab.graft.start import distance, looks_around, require_streams
 from geolab.graft.trial import (
     like,
+    require_batch_first,
     require_same_block,
     require_same_model,
     sublayers_of,
@@ -74,7 +76,8 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
     Raises: ValueError for a model without known blocks, one that was grafted before, or one that is
         wrapped; for a residual that doesn't start plain, whose ends are wider than the network, or
         that doesn't keep the dtype of the state; for a rule that computes something else than its
-        block; for a norm after a residual whose state doesn't consist of streams.
+        block; for a norm after a residual whose state doesn't consist of streams. The model then
+        stays as it was.
     """
     require_option("plain", plain, (True, False))
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
@@ -89,9 +92,9 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
                                     for blocks in stacks]
         require_same_model(
             model, example,
-            lambda: _put([plan._replace(reads_other_positions=False) for plan in same]),
+            lambda: _put(model, [plan._replace(reads_other_positions=False) for plan in same]),
             lambda: ungraft(model))
-    _put(plans)
+    _put(model, plans)
     for module in model.modules():
         if isinstance(module, nn.TransformerEncoder):
             # a fast path that skips the blocks' own forward
@@ -103,8 +106,11 @@ def graft(model: nn.Module, residual: str | type[Residual], *, plain: bool = Tru
                 _put_over(module, name, partial(_refuse_beside, name))
     _put_over(model, "grafted_with", {"residual": residual, "dtype": dtype, "only": list(only),
                                       "options": options})
-    watch_ends(model)
-    tell_what_stays(model)
+    try:
+        tell_what_stays(model)
+    except Warning:  # where a filter makes errors of warnings
+        ungraft(model)
+        raise
     return model
 
 
@@ -113,15 +119,20 @@ def ungraft(model: nn.Module) -> nn.Module:
 
     If the network was not trained in between, it computes what it computed before the graft.
 
-    Raises: ValueError for a model without grafted blocks.
+    Raises: ValueError for a model without grafted blocks, or one whose class was changed since.
     """
     blocks = [module for module in model.modules() if isinstance(module, Grafted)]
     if not blocks:
         raise ValueError(f"model must be grafted, got {type(model).__name__} without a grafted "
                          "block")
     for block in blocks:
+        if type(block) is not grafted_class(block.block_class, block.graft_rule):
+            raise ValueError("the grafted blocks must have the class that graft gave them, got "
+                             f"{type(block).__name__}: take off what changed it, such as a "
+                             "parametrization or fully_shard")
+    for block in blocks:
         block.__class__ = block.block_class
-        for name in ("residuals", "reads_other_positions", "state_axes"):
+        for name in GIVEN:
             delattr(block, name)
     unwatch_ends(model)
     for module in model.modules():
@@ -174,13 +185,14 @@ class Plan(NamedTuple):
     reads_other_positions: bool
 
 
-def _put(plans: list[Plan]) -> None:
+def _put(model: nn.Module, plans: list[Plan]) -> None:
     for blocks, rules, residuals, reads in plans:
-        axes = _state_axes(residuals[0][0])
+        axes, stack = _state_axes(residuals[0][0]), object()
         for block, rule, around in zip(blocks, rules, residuals, strict=True):
             block.residuals = nn.ModuleList(around).train(block.training)
-            block.reads_other_positions, block.state_axes = reads, axes
+            block.reads_other_positions, block.state_axes, block.graft_stack = reads, axes, stack
             block.__class__ = grafted_class(type(block), rule)
+    watch_ends(model)
 
 
 @torch.no_grad()
@@ -236,6 +248,9 @@ def _plan(blocks: list[nn.Module], residual: str | type[Residual], plain: bool,
                          f"them, got {width} and {others[0]}")
     post_norm = len(parts[0][0]) == 3
     for block, rule in zip(blocks, rules, strict=True):
+        if taken := [name for name in Grafted.__annotations__ if hasattr(block, name)]:
+            raise ValueError(f"{type(block).__name__} must leave the name {taken[0]!r} to graft, "
+                             "got a block that has it; rename it there")
         if "forward" in vars(block):  # as accelerate does for device_map
             raise ValueError(f"the forward of {type(block).__name__} must be that of its class, "
                              "got one that something put over it; graft the model before that")
@@ -247,7 +262,6 @@ def _plan(blocks: list[nn.Module], residual: str | type[Residual], plain: bool,
                 make_residuals(residual, width, sum(map(len, parts)), **options)]
     # the same numbers are drawn each time, and the residuals stay as they are
     with untouched(nn.ModuleList(made), torch.device("cpu")), torch.device("cpu"):
-        torch.manual_seed(0)
         if post_norm:
             require_streams(residual, made[0])
         away = distance(made, post_norm) if plain else 0.0
@@ -259,6 +273,9 @@ def _plan(blocks: list[nn.Module], residual: str | type[Residual], plain: bool,
             f"{options or 'left as they are'}: its output starts {away:.2g} away, relative to "
             "what the sublayers add. graft(..., plain=False) takes it all the same: a trained "
             "model then forgets what it computed")
+    if reads:
+        require_batch_first(blocks[0], rules[0], width)
+        tell_of_cache(blocks[0])
     rest = iter(made)
     found = [[next(rest).to(like(block).device, dtype or _wide(like(block)))
               for _ in sublayers] for block, sublayers in zip(blocks, parts, strict=True)]

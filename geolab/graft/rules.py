@@ -15,11 +15,17 @@ from importlib import metadata
 
 from torch import Tensor, nn
 
+from geolab.checks import require_count, require_option
+
 Sublayers = Callable[..., list[tuple]]
 
 
 def positions_second(block: nn.Module) -> bool:
     return True
+
+
+def positions_first(block: nn.Module) -> bool:
+    return False
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,8 @@ class Rule:
 OWN: dict[type[nn.Module], Rule] = {}  # the rules that users gave by `rule`
 
 
-def rule(block: type[nn.Module], sublayers: Sublayers, *, width: int | None = None) -> None:
+def rule(block: type[nn.Module], sublayers: Sublayers, *, width: int | None = None,
+         batch_first: bool = True) -> None:
     """Tell `graft` which sublayers a block of your own has.
 
         rule(Block, lambda block: [(block.ln_1, block.attn), (block.ln_2, block.mlp)])
@@ -64,22 +71,32 @@ def rule(block: type[nn.Module], sublayers: Sublayers, *, width: int | None = No
 
     Arguments:
         block: the class of the block, or a parent of it, (B, T, D) -> (B, T, D). A rule for a class
-            counts for its subclasses too, until one of them defines another forward.
+            counts for its subclasses too, until one of them defines another forward. x is the first
+            argument of forward.
         sublayers: as in `Rule`.
         width: D, where no norm has a weight of that length.
+        batch_first: False for a block (T, B, D) -> (T, B, D).
     """
-    OWN[block] = Rule(sublayers, width=None if width is None else lambda _: width)
+    if not (isinstance(block, type) and issubclass(block, nn.Module)):
+        raise ValueError(f"block must be a class of nn.Module, got {block!r}")
+    if not callable(sublayers):
+        raise ValueError(f"sublayers must be a function of the block, got {sublayers!r}")
+    if width is not None:
+        require_count("width", width)
+    require_option("batch_first", batch_first, (True, False))
+    OWN[block] = Rule(sublayers, positions_second if batch_first else positions_first,
+                      width=None if width is None else lambda _: width)
 
 
-def noted(f: Callable, others: list) -> Callable:
-    """Wrap the F of a rule, so that it returns its update alone and appends its other results to
-    `others`.
+def noted(f: Callable, others: list[tuple]) -> Callable:
+    """Wrap the F of a rule, so that it returns its update alone and appends a tuple of its other
+    results to `others`.
     """
     def run(x: Tensor) -> Tensor:
         found = f(x)
         if not isinstance(found, tuple):
             return found
-        others.extend(found[1:])
+        others.append(found[1:])
         return found[0]
 
     return run

@@ -1,5 +1,6 @@
 """Find the blocks of a network that are grafted, and warn of those that stay as they are."""
 
+import re
 import warnings
 from collections import Counter
 from collections.abc import Collection
@@ -9,6 +10,8 @@ from torch.nn.parameter import is_lazy
 
 from geolab.graft.block import Grafted
 from geolab.graft.rules import REFUSED, RULES, find_rule
+
+CACHE = re.compile(r"(^|_)(k|v|kv|key|value)_?cache|cache_(k|v|kv)$|past_key")  # none of a rotation
 
 
 def find_stacks(model: nn.Module, only: Collection[str] = ()) -> dict[str, list[nn.Module]]:
@@ -32,7 +35,8 @@ def find_stacks(model: nn.Module, only: Collection[str] = ()) -> dict[str, list[
         raise ValueError(f"only must be a list of names among {', '.join(map(repr, stacks))}, "
                          f"got {only!r}")
     wrapped = [blocks for parent, blocks in found
-               if len(blocks) == 1 and not isinstance(parent, nn.ModuleList)]
+               if len(blocks) == 1 and not isinstance(parent, nn.ModuleList)
+               and (not only or names[parent] in only)]
     if len(wrapped) > 1:
         raise ValueError(f"the blocks of a stack must have one parent, got {len(wrapped)} parents "
                          "of one block each; graft before you wrap the blocks")
@@ -95,6 +99,16 @@ def tell_what_stays(model: nn.Module) -> None:
                     warnings.warn(f"graft leaves a {type(child).__name__} between the blocks of "
                                   f"{name or 'the model'} as it is: there it gets the state of the "
                                   "residuals, and not x", stacklevel=3)
+
+
+def tell_of_cache(block: nn.Module) -> None:
+    """Warn of a cache that a block keeps in itself, where a residual reads other positions."""
+    for part in block.modules():
+        for name in filter(CACHE.search, (*vars(part), *part._buffers, *part._modules)):
+            warnings.warn(f"graft can't see how many positions {name} of {type(part).__name__} "
+                          "holds, and the residual reads other positions than the present one: "
+                          "give the network whole texts", stacklevel=4)
+            return
 
 
 def require_bare(model: nn.Module) -> None:

@@ -2,12 +2,15 @@
 undone.
 """
 
+import random
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import partial
+from itertools import chain
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -29,13 +32,19 @@ def sublayers_of(block: nn.Module) -> tuple[Rule, list[tuple]]:
     assert rule is not None  # it is a block that `find_stacks` found
     try:
         found = rule.sublayers(block)
-    except TypeError as error:
+    except (TypeError, AttributeError, LookupError) as error:
         raise ValueError(f"the rule of {name} must be callable with the block alone, with defaults "
                          f"for what else forward gets, got: {error}") from error
-    if not found or any(not isinstance(part, tuple) or len(part) not in (2, 3) for part in found):
+    if not (found and isinstance(found, list | tuple) and all(map(_is_sublayer, found))):
         raise ValueError(f"the rule of {name} must give a list of (norm, F) or (None, F, norm), "
                          f"got {found!r}")
     return rule, found
+
+
+def _is_sublayer(part: object) -> bool:
+    """Return whether this is (norm, F), (None, F) or (None, F, norm)."""
+    return (isinstance(part, tuple) and len(part) in (2, 3) and all(map(callable, part[1:]))
+            and (part[0] is None or callable(part[0])))
 
 
 @torch.no_grad()
@@ -53,7 +62,7 @@ def require_same_block(block: nn.Module, rule: Rule, width: int) -> None:
                           "than x: give graft an example of the model's inputs", stacklevel=5)
         return
     try:
-        wanted = _tried(block, block, width)
+        wanted = _tried(block, block.forward, width)  # without the hooks, which stay outside
     except UNFIT as error:
         if is_own(rule):
             warnings.warn(f"graft can't check the rule of {name}, whose forward doesn't take "
@@ -80,15 +89,14 @@ def _tried(block: nn.Module, run: Callable[[Tensor], object], width: int) -> obj
     """
     one = like(block)
     with untouched(block, one.device):
-        torch.manual_seed(0)
         return run(torch.randn(1, 2, width, device=one.device).to(one.dtype))
 
 
 def _by_rule(block: nn.Module, rule: Rule, x: Tensor) -> Tensor | tuple:
-    others: list = []
+    others: list[tuple] = []
     y = plainly(x, [(norm, noted(f, others), *after)
                     for norm, f, *after in rule.sublayers(block)])
-    return (y, *others) if others else y
+    return (y, *chain(*others)) if others else y
 
 
 def _kind(found: object) -> str:
@@ -104,6 +112,30 @@ def like(module: nn.Module) -> Tensor:
 
 
 @torch.no_grad()
+def require_batch_first(block: nn.Module, rule: Rule, width: int) -> None:
+    """Raise ValueError for a block that mixes the first axis of a random x, where a user's rule
+    says that it is the batch.
+    """
+    one = like(block)
+    if one.is_meta or not (is_own(rule) and rule.batch_first(block)):
+        return
+
+    def tried(*pair: Tensor) -> Tensor:
+        with untouched(block, one.device):
+            block.eval()
+            return _tensors(block.forward(torch.stack(pair)))[0]
+
+    a, b, c = torch.randn(3, 3, width, generator=torch.Generator().manual_seed(0)).to(one)
+    try:
+        both, first, second = tried(a, b), tried(a, c), tried(c, b)
+    except UNFIT:
+        return
+    if not torch.allclose(torch.stack([first[0], second[1]]), both, rtol=1e-3, atol=1e-5):
+        raise ValueError(f"batch_first must be False in the rule of {type(block).__name__}, whose "
+                         "forward mixes the first axis of x, and the residual reads positions")
+
+
+@torch.no_grad()
 def require_same_model(model: nn.Module, example: object, put: Callable[[], None],
                        undo: Callable[[], object]) -> None:
     """Raise ValueError unless the model computes the same with residuals that start as the plain
@@ -116,7 +148,6 @@ def require_same_model(model: nn.Module, example: object, put: Callable[[], None
 
     def tried() -> list[Tensor]:
         with untouched(model, device):  # both from the same buffers, with the same dropout
-            torch.manual_seed(0)
             return _tensors(call(model, example))
 
     try:
@@ -154,15 +185,20 @@ def call(model: nn.Module, example: object) -> object:
 
 
 def _tensors(found: object) -> list[Tensor]:
-    parts = vars(found) if is_dataclass(found) else found
-    return [part for part in tree_leaves(parts)
+    """The floating-point tensors in what a block or a model returns, in dataclasses too."""
+    if is_dataclass(found):
+        return _tensors(vars(found))
+    parts = [_tensors(part) if is_dataclass(part) else [part]
+             for part in tree_leaves(found, is_leaf=is_dataclass)]
+    return [part for part in chain(*parts)
             if isinstance(part, Tensor) and part.is_floating_point()]
 
 
 def _require_close(name: str, got: Tensor, wanted: Tensor) -> None:
-    if got.shape != wanted.shape:
-        raise ValueError(f"the rule of {name} must give shape {tuple(wanted.shape)}, "
-                         f"got {tuple(got.shape)}")
+    if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
+        raise ValueError(f"the rule of {name} must give shape {tuple(wanted.shape)} of "
+                         f"{wanted.dtype}, got {tuple(got.shape)} of {got.dtype}; if x isn't of "
+                         "the block's dtype, give graft an example of the model's inputs")
     most = float(wanted.abs().max()) if wanted.numel() else 0.0
     if not torch.allclose(got, wanted, rtol=1e-2, atol=1e-2 * most):
         raise ValueError(f"the rule of {name} must compute what its forward does, got a difference "
@@ -171,15 +207,24 @@ def _require_close(name: str, got: Tensor, wanted: Tensor) -> None:
 
 @contextmanager
 def untouched(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """A context that restores buffers (such as a BatchNorm's statistics), attributes and random
-    generators at its end.
+    """A context in which random generators start at seed 0, and torch's layers take no fast path,
+    which packs what isn't padded. At its end it restores both, attributes, and buffers such as a
+    BatchNorm's statistics.
     """
+    drawn = random.getstate(), np.random.get_state()  # a loop may skip blocks by these
+    fast = torch.backends.mha.get_fastpath_enabled()
     before = [(buffer, buffer.clone()) for buffer in module.buffers()]
     kept = [(part, dict(vars(part)), dict(part._buffers)) for part in module.modules()]
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            for seed in (torch.manual_seed, random.seed, np.random.seed):
+                seed(0)
+            torch.backends.mha.set_fastpath_enabled(False)
             yield
     finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+        random.setstate(drawn[0])
+        np.random.set_state(drawn[1])
         for part, attributes, buffers in kept:
             vars(part).clear()
             vars(part).update(attributes)

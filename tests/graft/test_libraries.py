@@ -76,7 +76,7 @@ def test_the_encoder_s_masks(net, more, training, norm_first):
     model = network.model.train(training)
     with torch.set_grad_enabled(training):  # without gradients torch packs what isn't padded
         before = network.run(model, **more)
-        after = network.run(graft(model, "mhc"), **more)
+        after = network.run(graft(model, "mhc", example={"src": network.inputs} | more), **more)
     assert_close(after[:, :5], before[:, :5], rtol=1e-5, atol=1e-4)
 
 
