@@ -9,6 +9,7 @@ import pytest
 from geolab_plain import myst
 from shared_studies import OLDER
 
+from studies import __main__ as command_line
 from studies import ledger
 from studies.claims.hypothesis import BOOK, HYPOTHESES
 from studies.claims.observation import OBSERVATIONS
@@ -162,12 +163,20 @@ def test_a_decided_row_says_whether_it_lies_elsewhere_in_the_same_time(row):
 def test_a_row_says_that_its_study_has_another_protocol_by_now():
     older = [row for row in TRIED if ledger.made_by(row.label)]
     assert {(row.study, row.part) for row in older} == OLDER & {(h.study, h.part) for h in TRIED}
-    for row in older:
-        again = f"<code>python -m studies {row.study} --force REASON</code>"
-        assert again in ledger.entry(row)
-    for row in HYPOTHESES:
-        forced = "--force" in ledger.made_by(row.label)
-        assert row in TRIED or forced == ((row.study, row.part) in OLDER)
+
+
+@pytest.mark.parametrize("row", [h for h in HYPOTHESES if ledger.made_by(h.label)],
+                         ids=lambda row: row.label)
+def test_the_command_that_a_row_names_would_train_and_forces_only_where_it_must(row, monkeypatch):
+    command = re.search("<code>python -m studies (.+?)</code>", ledger.entry(row)).group(1).split()
+    trained = []
+    monkeypatch.setattr(command_line, "run_study", lambda *args, **options: trained.append(args))
+    monkeypatch.setattr(command_line, "record", lambda *args, **options: None)
+    monkeypatch.setattr(ledger, "beside", lambda *args: [])
+    assert command_line.main(command) == 0 and len(trained) == 1
+    if "--force" in command:
+        with pytest.raises(SystemExit):
+            command_line.main(command[:-2])
 
 
 TABLED = [h for h in FILES.values() if "equal time" in comparison_of(h)["sensitivity"]]
