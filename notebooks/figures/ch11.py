@@ -174,7 +174,7 @@ def hundred() -> HTML:
         "about one half. From ½ and from 1 it lies below one half in every block: from 1 near a "
         "quarter in early blocks and 0.4 at the end.",
         caption="Rates in (−1, 1). Lines: means of eight seeds. Bands: all seeds. Where α starts "
-                "at 0 it stays there, and the sign of a rate is a convention.")
+                "at 0 it stays near 0, and the sign of a rate is a convention.")
 
 
 def factors() -> np.ndarray:
