@@ -28,6 +28,7 @@ from studies.experiments import (
     reflection,
     regimes,
     released,
+    released_halves,
     sudoku,
 )
 
@@ -57,6 +58,7 @@ STUDIES = {study.name: study for study in (
     reflection.STUDY,
     regimes.STUDY,
     released.STUDY,
+    released_halves.STUDY,
     sudoku.STUDY,
 )}
 # measurements in a network that others have trained
