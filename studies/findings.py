@@ -9,7 +9,7 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 
 from studies.claims.hypothesis import HYPOTHESES, Hypothesis
@@ -19,15 +19,22 @@ from studies.engine.judge import Ends, Finding
 from studies.experiments.registry import STUDIES
 
 stored = cache(results.stored)
+# a study -> the one with the same arms, where one text selects a setting and another one reports
+TWO_TEXTS = {"released": "released_halves"}
 
 
 @cache
 def finding(row: Hypothesis) -> Finding | None:
     """Return the runs' finding about a claim; None without runs.
 
-    Claims about the same comparison share its level.
+    Claims about the same comparison share its level. Where its study was made with two texts, too,
+    that is one more variation.
     """
     comparison = comparison_of(row)
+    again = comparison and comparison_of(replace(row, study=TWO_TEXTS.get(row.study, "")))
+    if again:
+        varied = {**comparison["sensitivity"], judge.TWO_TEXTS: again["runs"]}
+        comparison = {**comparison, "sensitivity": varied}
     return judged(row, comparison) if comparison else None
 
 

@@ -146,8 +146,7 @@ def in_time(label: str) -> str:
     """Say whether a row's effect changes its side where the arms train for the same time; "" if
     not, and without such runs.
     """
-    one = row(label)
-    found = findings.finding(one) if isinstance(one, Hypothesis) else None
+    one, found = row(label), _found(label)
     timed = found and found.varied.get("equal time")
     if found is None or not timed or found.verdict == OPEN:
         return ""
@@ -202,7 +201,8 @@ def _line(hypothesis: Hypothesis, link: str) -> str:
         effects = said(found.effect, unit) + shown
         if any(of.stalled for of in findings.ends(hypothesis).values()):
             effects += f"<br>{html.escape(stalled(hypothesis.label))}"
-        varied = "<br>".join(f"{name}: {said(found.varied.get(name), unit)}" for name in VARIATIONS)
+        varied = "<br>".join(f"{name}: {said(found.varied.get(name), unit)}"
+                             for name in dict.fromkeys((*VARIATIONS, *found.varied)))
     return (f'<tr><td class="claim">{html.escape(hypothesis.statement)}</td><td>{where}</td>'
             f"<td>{effects}</td><td>{varied}</td></tr>")
 

@@ -163,11 +163,11 @@ def judge(comparison: dict, claim: Claim, together: int = 1,
             runs = with_base(comparison, runs, claim)
             if len(contrasts(runs, claim)[0]) > 1:
                 varied[name] = effect(runs, claim)
-            elif name in NAMES:
+            elif name in TURNS:
                 lost.append(name)
     side = 1 if found.low > claim.above else -1 if found.high < claim.above else 0
     turned = [name for name, of in varied.items()
-              if name in NAMES and side * (of.mean - claim.above) < 0]
+              if name in TURNS and side * (of.mean - claim.above) < 0]
     verdict, why = {1: HOLDS, -1: FAILS, 0: OPEN}[side], ""
     if not learned(comparison["runs"], claim, baselines or {}):
         verdict, why = OPEN, f"no arm beats “{claim.beats}”, so it decides nothing"
@@ -177,15 +177,17 @@ def judge(comparison: dict, claim: Claim, together: int = 1,
     elif not side:
         why = "the interval holds the border"
     elif turned:
-        verdict, why = OPEN, f"it turns at {' and '.join(map(NAMES.__getitem__, turned))}"
+        verdict, why = OPEN, f"it turns at {' and '.join(map(TURNS.__getitem__, turned))}"
     elif lost:
-        verdict, why = OPEN, f"its runs diverge at {' and '.join(map(NAMES.__getitem__, lost))}"
+        verdict, why = OPEN, f"its runs diverge at {' and '.join(map(TURNS.__getitem__, lost))}"
     lacks = tuple(said for name, said in NAMES.items() if name not in (*varied, *lost))
     return Finding(found, varied, verdict, why, lacks)
 
 
 NAMES = {"next best": "the next-best settings", "half the steps": "half the steps",
          "twice the steps": "twice the steps"}
+TWO_TEXTS = "two texts"   # one selects the setting and another one reports; few studies ask it
+TURNS = NAMES | {TWO_TEXTS: "a text that selected no setting"}
 
 
 def with_base(comparison: dict, runs: list[dict], claim: Claim) -> list[dict]:

@@ -160,6 +160,22 @@ def test_a_decided_row_says_whether_it_lies_elsewhere_in_the_same_time(row):
         assert told.endswith("in the mean" if inside else "whole interval")
 
 
+@tried
+def test_a_row_whose_arms_have_two_texts_says_what_the_other_one_reports(row):
+    path = ROOT / "results" / f"{row.study}_halves.{row.size}.json"
+    again = part_of(row, json.loads(path.read_text())) if path.exists() else None
+    told = ledger.finding(row.label).varied.get("two texts")
+    assert (told is None) == (again is None)
+    if again:
+        assert again["selects"] != again["task"]
+        ends = [{run["seed"]: run["validation_loss"][-1] for run in again["runs"]
+                 if run["model"] == arm} for arm in row.claim.contrast]
+        gains = [sum(weight * of[seed] for weight, of in zip(row.claim.contrast.values(), ends))
+                 for seed in ends[0]]
+        assert told.seeds == len(gains) and told.mean == pytest.approx(sum(gains) / len(gains))
+        assert f"two texts {ledger.said(told, row.unit)}" in ledger.entry(row)
+
+
 def test_a_row_says_that_its_study_has_another_protocol_by_now():
     older = [row for row in TRIED if ledger.made_by(row.label)]
     assert {(row.study, row.part) for row in older} == OLDER & {(h.study, h.part) for h in TRIED}

@@ -43,6 +43,8 @@ VERDICTS = {
     "a higher border": (comparison(BETTER), Claim(GAIN.contrast, above=0.6), FAILS, ""),
     "it turns": (comparison(BETTER, half_the_steps=WORSE, twice_the_steps=BETTER), GAIN, OPEN,
                  "it turns at half the steps"),
+    "it turns on another text": (comparison(BETTER, next_best=BETTER, two_texts=WORSE), GAIN, OPEN,
+                                 "it turns at a text that selected no setting"),
     "it turns at equal time": (comparison(BETTER, equal_time=WORSE), GAIN, HOLDS, ""),
     "runs diverge": (comparison(BETTER, twice_the_steps=LOST), GAIN, OPEN,
                      "its runs diverge at twice the steps"),
@@ -93,6 +95,7 @@ def test_a_variation_has_its_own_effect_and_equal_time_alone_leaves_a_verdict_un
     assert found.lacks == ("the next-best settings", "twice the steps")
     assert judge(comparison(BETTER), GAIN).untested
     assert judge(comparison(BETTER, equal_time=BETTER), GAIN).untested
+    assert judge(comparison(BETTER, two_texts=BETTER), GAIN).untested
     # runs that diverge were made, and open the verdict
     assert judge(comparison(BETTER, next_best=LOST), GAIN).lacks == ("half the steps",
                                                                      "twice the steps")
