@@ -12,6 +12,8 @@ from studies.engine.results import FOLDER, read
 GOAL = {"forward": 0.90, "backward": 0.85}    # shares of a copy
 EARLIER = ("rms_linear", "sinkhorn", "sinkhorn, rows first", "cayley_skew4",
            "delta_layer, d_v = 4")  # those that have changed since they were timed
+SPACE = "\N{NO-BREAK SPACE}"
+PLUS, OVER = f"{SPACE}+{SPACE}", f"{SPACE}/{SPACE}"
 
 
 def clocked() -> dict[str, dict]:
@@ -39,7 +41,7 @@ def every_kernel() -> HTML:
              for kernel, forms in sorted(waiting.items())]
     made = table(("kernel", "vectors at the least", "share of a copy", "goal",
                   "times as long", "seen"), rows)
-    return HTML(f'<div class="reported">{made.data}</div>')
+    return HTML(f'<div class="reported lines">{made.data}</div>')
 
 
 def _least(case: Case) -> str:
@@ -48,7 +50,7 @@ def _least(case: Case) -> str:
         return "–"
     (N, d), *_ = SIZES["state"]
     there, back = (bytes_ / (2 * N * d) for bytes_ in case.floor(N, STREAMS, d, 2))
-    return f"{there:.1f} + {back:.1f}"
+    return f"{there:.1f}{PLUS}{back:.1f}"
 
 
 def _seen(name: str, case: Case, content: dict) -> Iterator[str]:
@@ -57,14 +59,15 @@ def _seen(name: str, case: Case, content: dict) -> Iterator[str]:
              for size in SIZES[case.kind]]
     ours = [size["kernel"] for size in sizes]
     if case.kind == "matrices":
-        yield "; ".join(" + ".join(f"{row['us'][way]:.1f}" for way in GOAL) + " µs" for row in ours)
+        yield "\n".join(PLUS.join(f"{row['us'][way]:.1f}" for way in GOAL) + f"{SPACE}µs"
+                        for row in ours)
         yield "–"
     else:
-        yield "; ".join(" / ".join(f"{100 * row['copy_share'][way]:.0f}" for way in GOAL) + " %"
-                        for row in ours)
+        yield "\n".join(OVER.join(f"{100 * row['copy_share'][way]:.0f}" for way in GOAL)
+                        + f"{SPACE}%" for row in ours)
         met = all(row["copy_share"][way] >= least for row in ours for way, least in GOAL.items())
         yield "met" if met else "missed"
-    yield "; ".join(_longer(size, one) for size in sizes[-1:] for one in size
+    yield "\n".join(_longer(size, one) for size in sizes[-1:] for one in size
                     if one not in ("kernel", "copy") and "us" in size[one]) or "–"
     where = f"{content['gpu']['name'].split()[1]}, commit {content['commit']}"
     yield where + ", an earlier form" * (name in EARLIER)
@@ -77,4 +80,4 @@ def _longer(rows: dict[str, dict], contender: str) -> str:
         return f"{us / rows['kernel']['us'][way]:.1f}" if us else "wrong gradient"
 
     named = {"eager": "PyTorch"}.get(contender, contender)
-    return f"{named} {' / '.join(map(times, GOAL))}"
+    return f"{named} {OVER.join(map(times, GOAL))}"
