@@ -34,6 +34,7 @@ from studies.engine.protocol import search_share
 VARIATIONS = ("next best", "half the steps", "twice the steps", "equal time")
 NOT_TRIED = "not tried"
 RATIO = "log ratio"   # effects in this unit are shown as ratios
+SPACE = "\N{NO-BREAK SPACE}"
 
 
 @cache
@@ -91,7 +92,7 @@ def said(effect: Effect | None, unit: str) -> str:
         text = f"×{middle} ({low} to {high})"
     else:
         digits = max(0, 1 - math.floor(math.log10(effect.half))) if effect.half > 0 else 4
-        text = f"{effect.mean:+.{min(digits, 6)}f} ± {effect.half:.{min(digits, 6)}f}"
+        text = f"{effect.mean:+.{min(digits, 6)}f} ±{SPACE}{effect.half:.{min(digits, 6)}f}"
     return text.replace("-", "−") + (f", {effect.diverged} diverged" if effect.diverged else "")
 
 
@@ -253,13 +254,12 @@ def against_first(content: dict, part: str, unit: str = "nats",
     head = "".join(f"<th>{name}</th>" for name in (
         "", "weights", "time of a step", "loss", f"gain over {first}", "gain in the same time"))
     body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f'<div class="reported"><table class="table"><tr>{head}</tr>{body}</table></div>'
+    return f'<div class="reported lines"><table class="table"><tr>{head}</tr>{body}</table></div>'
 
 
 def entry(hypothesis: Hypothesis) -> str:
     """Return a row for the ledger's page: a term and its description."""
     found, comparison = findings.finding(hypothesis), findings.comparison_of(hypothesis)
-    title = f"{hypothesis.source}, {hypothesis.number}"
     parts = [html.escape(hypothesis.statement)]
     if hypothesis.quote:
         language = "zh" if re.search("[一-鿿]", hypothesis.quote) else "en"
@@ -271,7 +271,8 @@ def entry(hypothesis: Hypothesis) -> str:
         stalled, to_beat, unvaried, in_time, made_by)) if told]
     if hypothesis.remark:
         parts.append(f"<em>{_marked(hypothesis.remark)}</em>")
-    link = f'<a href="{_page(hypothesis.chapter)}">{html.escape(title)}</a>'
+    title = html.escape(f"{hypothesis.source}, {hypothesis.number}")
+    link = f'<a href="{_page(hypothesis.chapter)}">{title}</a>'
     return (f'<dt id="{hypothesis.label}">{link}: '
             f"<strong>{badge(hypothesis.label)}</strong></dt><dd>{'<br>'.join(parts)}</dd>")
 
@@ -301,8 +302,7 @@ def _page(chapter: str) -> str:
 
 
 def _numbers(hypothesis: Hypothesis, found: Finding) -> str:
-    unit = hypothesis.unit
-    above = hypothesis.claim.above
+    unit, above = hypothesis.unit, hypothesis.claim.above
     border = "" if not above else f" (claimed: above {above:+g})".replace("-", "−")
     varied = "; ".join(f"{name} {said(of, unit)}" for name, of in found.varied.items())
     shown = "" if unit == RATIO else f" {html.escape(unit)}"

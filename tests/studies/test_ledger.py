@@ -215,9 +215,9 @@ def test_a_table_of_means_counts_the_runs_that_stalled_or_diverged(row):
 
 
 @pytest.mark.parametrize("effect, unit, shown", [
-    (Effect(0.12345, 0.0421, 8), "nats", "+0.123 ± 0.042"),
-    (Effect(-12.345, 4.21, 8), "degrees", "−12.3 ± 4.2"),
+    (Effect(0.12345, 0.0421, 8), "nats", "+0.123 ± 0.042"),
+    (Effect(-12.345, 4.21, 8), "degrees", "−12.3 ± 4.2"),
     (Effect(0.693147, 0.1, 8), "log ratio", "×2 (1.81 to 2.21)"),
-    (Effect(0.5, 0.1, 7, 1), "nats", "+0.50 ± 0.10, 1 diverged"), (None, "nats", "–")], ids=str)
+    (Effect(0.5, 0.1, 7, 1), "nats", "+0.50 ± 0.10, 1 diverged"), (None, "nats", "–")], ids=str)
 def test_an_effect_is_said_with_the_digits_that_its_interval_leaves(effect, unit, shown):
     assert ledger.said(effect, unit) == shown
