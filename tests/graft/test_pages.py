@@ -186,7 +186,7 @@ def test_what_is_measured_here():
     assert f"with {weights['Standard']} weights" in PAGE
     assert f"at {weights['MGT (Full)']} {{row}}`mgt-full`" in PAGE
     for label in ("ddl-one", "ddl-four"):
-        said = ledger.said(ledger.finding(label).effect, "").strip()
+        said = ledger.said(ledger.finding(label).effect, "").strip().replace(ledger.SPACE, " ")
         assert re.search(rf"{re.escape(said)}[^.]*{{row}}`{label}`", PAGE), (label, said)
     search = results.read(results.FOLDER / "delta.cpu.json")["search"]["best"]
     plain, *deltas = (f"{search[name]['lr']:g}" for name in ("additive", "delta", "delta-matrix"))
