@@ -20,7 +20,7 @@ from studies.experiments.registry import STUDIES
 
 stored = cache(results.stored)
 # a study -> the one with the same arms, where one text selects a setting and another one reports
-TWO_TEXTS = {"released": "released_halves"}
+ON_TWO_TEXTS = {"released": "released_halves"}
 
 
 @cache
@@ -31,7 +31,7 @@ def finding(row: Hypothesis) -> Finding | None:
     that is one more variation.
     """
     comparison = comparison_of(row)
-    again = comparison and comparison_of(replace(row, study=TWO_TEXTS.get(row.study, "")))
+    again = comparison and comparison_of(replace(row, study=ON_TWO_TEXTS.get(row.study, "")))
     if again:
         varied = {**comparison["sensitivity"], judge.TWO_TEXTS: again["runs"]}
         comparison = {**comparison, "sensitivity": varied}

@@ -204,7 +204,7 @@ def _line(hypothesis: Hypothesis, link: str) -> str:
             effects += f"<br>{html.escape(stalled(hypothesis.label))}"
         varied = "<br>".join(f"{name}: {said(found.varied.get(name), unit)}"
                              for name in dict.fromkeys((*VARIATIONS, *found.varied)))
-    return (f'<tr><td class="claim">{html.escape(hypothesis.statement)}</td><td>{where}</td>'
+    return (f'<tr><td>{html.escape(hypothesis.statement)}</td><td>{where}</td>'
             f"<td>{effects}</td><td>{varied}</td></tr>")
 
 

@@ -8,11 +8,11 @@ from IPython.display import HTML
 from benchmarks.cases import CASES, SIZES, STREAMS, Case
 from geolab.show.figures import table
 from studies.engine.results import FOLDER, read
+from studies.ledger import SPACE
 
 GOAL = {"forward": 0.90, "backward": 0.85}    # shares of a copy
 EARLIER = ("rms_linear", "sinkhorn", "sinkhorn, rows first", "cayley_skew4",
            "delta_layer, d_v = 4")  # those that have changed since they were timed
-SPACE = "\N{NO-BREAK SPACE}"
 PLUS, OVER = f"{SPACE}+{SPACE}", f"{SPACE}/{SPACE}"
 
 
