@@ -194,6 +194,20 @@ def llama_layer(block, **more):
             (block.post_attention_layernorm, block.mlp)]
 
 
+def gpt_oss_layer(block, **more):
+    """The MLP also returns the scores of its experts, which nobody reads."""
+    return [(block.input_layernorm, lambda x: block.self_attn(x, **more)[0]),
+            (block.post_attention_layernorm, lambda x: block.mlp(x)[0])]
+
+
+def granite_layer(block, **more):
+    """What is added is scaled by one number, the same in all blocks."""
+    return [(block.input_layernorm,
+             lambda x: block.residual_multiplier * block.self_attn(x, **more)[0]),
+            (block.post_attention_layernorm,
+             lambda x: block.residual_multiplier * block.mlp(x))]
+
+
 def phi3_layer(block, **more):
     return [(block.input_layernorm,
              lambda x: block.resid_attn_dropout(block.self_attn(x, **more)[0])),
@@ -221,6 +235,11 @@ def phi_layer(block, **more):
                 + block.resid_dropout(block.mlp(x)))
 
     return [(block.input_layernorm, both)]
+
+
+def cohere_layer(block, **more):
+    """A parallel block without dropout."""
+    return [(block.input_layernorm, lambda x: block.self_attn(x, **more)[0] + block.mlp(x))]
 
 
 def neox_layer(block, **more):
@@ -256,19 +275,27 @@ RULES: dict[str, Rule] = {  # by the name of the class, so that no library is im
     "torch.nn.modules.transformer.TransformerDecoderLayer": Rule(decoder_layer, _batch_first),
     "transformers.models.gpt2.modeling_gpt2.GPT2Block":
         Rule(gpt2_block, package=TRANSFORMERS),
-    **{f"transformers.models.{model}.modeling_{model}.{layer}":
-       Rule(sublayers, package=TRANSFORMERS) for sublayers, layers in {
-           llama_layer: {"llama": "LlamaDecoderLayer", "qwen2": "Qwen2DecoderLayer",
-                         "qwen3": "Qwen3DecoderLayer", "qwen3_moe": "Qwen3MoeDecoderLayer",
-                         "mistral": "MistralDecoderLayer", "mixtral": "MixtralDecoderLayer",
-                         "gemma": "GemmaDecoderLayer", "smollm3": "SmolLM3DecoderLayer",
-                         "deepseek_v3": "DeepseekV3DecoderLayer"},
-           gemma2_layer: {"gemma2": "Gemma2DecoderLayer", "gemma3": "Gemma3DecoderLayer"},
-           phi3_layer: {"phi3": "Phi3DecoderLayer"},
-           phi_layer: {"phi": "PhiDecoderLayer"}}.items()
-       for model, layer in layers.items()},
-    "transformers.models.olmo2.modeling_olmo2.Olmo2DecoderLayer":
-        Rule(olmo2_layer, package=TRANSFORMERS, width=_norm_width("post_attention_layernorm")),
+    **{f"transformers.models.{model}.modeling_{model}.{prefix}DecoderLayer":
+       Rule(sublayers, package=TRANSFORMERS) for sublayers, prefixes in {
+           llama_layer: {
+               "arcee": "Arcee", "deepseek_v2": "DeepseekV2", "deepseek_v3": "DeepseekV3",
+               "gemma": "Gemma", "glm": "Glm", "glm4_moe": "Glm4Moe",
+               "helium": "Helium", "hunyuan_v1_dense": "HunYuanDenseV1", "llama": "Llama",
+               "minimax_m2": "MiniMaxM2", "ministral": "Ministral", "ministral3": "Ministral3",
+               "mistral": "Mistral", "mixtral": "Mixtral", "nemotron": "Nemotron", "olmo": "Olmo",
+               "olmoe": "Olmoe", "phimoe": "Phimoe", "qwen2": "Qwen2", "qwen2_moe": "Qwen2Moe",
+               "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "seed_oss": "SeedOss",
+               "smollm3": "SmolLM3", "starcoder2": "Starcoder2"},
+           gpt_oss_layer: {"gpt_oss": "GptOss"},
+           granite_layer: {"granite": "Granite"},
+           gemma2_layer: {"gemma2": "Gemma2", "gemma3": "Gemma3"},
+           phi3_layer: {"phi3": "Phi3"},
+           phi_layer: {"phi": "Phi"},
+           cohere_layer: {"cohere": "Cohere", "cohere2": "Cohere2"}}.items()
+       for model, prefix in prefixes.items()},
+    **{f"transformers.models.{model}.modeling_{model}.{prefix}DecoderLayer":
+       Rule(olmo2_layer, package=TRANSFORMERS, width=_norm_width("post_attention_layernorm"))
+       for model, prefix in {"exaone4": "Exaone4", "olmo2": "Olmo2", "olmo3": "Olmo3"}.items()},
     "transformers.models.gpt_neox.modeling_gpt_neox.GPTNeoXLayer":
         Rule(neox_layer, package=TRANSFORMERS, width=_norm_width("input_layernorm")),
     "timm.models.vision_transformer.Block": Rule(timm_block, package=TIMM),

@@ -26,20 +26,34 @@ def net(request):
 
 GROUPED = dict(num_key_value_heads=2)
 EXPERTS = dict(num_experts_per_tok=2, moe_intermediate_size=16)
+ROUTED = dict(n_routed_experts=4, n_group=1, topk_group=1)
 LANGUAGE = {  # the prefix of a family's classes in transformers, and its options
-    "llama": ("Llama", GROUPED), "qwen2": ("Qwen2", GROUPED),
-    "qwen3": ("Qwen3", GROUPED | dict(head_dim=8)),
-    "qwen3_moe": ("Qwen3Moe", GROUPED | EXPERTS | dict(head_dim=8, num_experts=4)),
-    "mistral": ("Mistral", GROUPED), "mixtral": ("Mixtral", GROUPED | dict(num_local_experts=4)),
-    "gemma": ("Gemma", GROUPED | dict(head_dim=8)),
-    "gemma2": ("Gemma2", GROUPED | dict(head_dim=8)),
-    "gemma3": ("Gemma3", GROUPED | dict(head_dim=8)), "smollm3": ("SmolLM3", GROUPED),
-    "phi": ("Phi", {}), "phi3": ("Phi3", GROUPED), "olmo2": ("Olmo2", GROUPED),
-    "gpt_neox": ("GPTNeoX", {}), "gpt_neox, serial": ("GPTNeoX", dict(use_parallel_residual=False)),
-    "deepseek_v3": ("DeepseekV3", EXPERTS | dict(
+    **{model: (prefix, GROUPED) for model, prefix in {
+        "arcee": "Arcee", "cohere": "Cohere", "cohere2": "Cohere2",
+        "exaone4": "Exaone4", "llama": "Llama",
+        "mistral": "Mistral", "nemotron": "Nemotron", "olmo": "Olmo", "olmo2": "Olmo2",
+        "olmo3": "Olmo3", "phi3": "Phi3", "qwen2": "Qwen2", "smollm3": "SmolLM3",
+        "starcoder2": "Starcoder2"}.items()},
+    **{model: (prefix, GROUPED | dict(head_dim=8)) for model, prefix in {
+        "gemma": "Gemma", "gemma2": "Gemma2", "gemma3": "Gemma3", "glm": "Glm",
+        "helium": "Helium", "hunyuan_v1_dense": "HunYuanDenseV1", "ministral": "Ministral",
+        "ministral3": "Ministral3", "qwen3": "Qwen3", "seed_oss": "SeedOss"}.items()},
+    "granite": ("Granite", GROUPED | dict(residual_multiplier=0.5)),
+    **{model: (prefix, GROUPED | EXPERTS | own) for model, (prefix, own) in {
+        "glm4_moe": ("Glm4Moe", ROUTED | dict(head_dim=8, first_k_dense_replace=1)),
+        "gpt_oss": ("GptOss", dict(head_dim=8, num_local_experts=4)),
+        "minimax_m2": ("MiniMaxM2", dict(head_dim=8, num_local_experts=4)),
+        "mixtral": ("Mixtral", dict(num_local_experts=4)),
+        "olmoe": ("Olmoe", dict(num_experts=4)),
+        "phimoe": ("Phimoe", dict(num_local_experts=4)),
+        "qwen2_moe": ("Qwen2Moe", dict(num_experts=4, shared_expert_intermediate_size=16)),
+        "qwen3_moe": ("Qwen3Moe", dict(head_dim=8, num_experts=4))}.items()},
+    **{model: (prefix, EXPERTS | ROUTED | dict(
         num_key_value_heads=4, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=4,
-        qk_nope_head_dim=4, v_head_dim=8, n_routed_experts=4, n_group=1, topk_group=1,
-        first_k_dense_replace=1)),
+        qk_nope_head_dim=4, v_head_dim=8, first_k_dense_replace=1)) for model, prefix in {
+            "deepseek_v2": "DeepseekV2", "deepseek_v3": "DeepseekV3"}.items()},
+    "phi": ("Phi", {}),
+    "gpt_neox": ("GPTNeoX", {}), "gpt_neox, serial": ("GPTNeoX", dict(use_parallel_residual=False)),
     "gpt2": ("GPT2", {})}
 
 
