@@ -333,6 +333,6 @@ def transformers(copy: float) -> HTML:
     return show(figure, "Loss over the loss of copying on logarithmic axes. In runs of 300 steps "
                         "all three curves fall to between ten and twenty, and both delta curves "
                         "end at half of the additive one. After 3000 steps all three lie between "
-                        "one and a half and three times the loss of copying, the v-Map lowest.",
+                        "one and a quarter and two times the loss of copying, the v-Map lowest.",
                 caption="Lines: geometric means over eight seeds, for runs of 300 and of 3000 "
                         "steps. Bands: their range. Black: copying.")
