@@ -378,7 +378,7 @@ def gyroscope() -> HTML:
     axes.grid(axis="x", visible=False)
     return show(
         figure, "Loss over that of a linear guess, against the widest turn, on the gyroscope. The "
-        "eight seeds of the block lie at 34 to 90 degrees and at about 0.6. The eight of no G, "
+        "eight seeds of the block lie at 41 to 89 degrees and at about 0.6. The eight of no G, "
         "where nothing turns, lie at about 0.6 as well. GPT with five layers lies lower, at about "
         "0.4.",
         caption="The gyroscope, small networks after 3000 steps, one mark per seed. In the grey "

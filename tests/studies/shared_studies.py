@@ -16,8 +16,6 @@ from studies.engine.earlier import budget_of
 from studies.engine.protocol import Protocol
 from studies.engine.run import Study
 
-# stored comparisons whose search had half the steps, until they are made again at full length
-OLDER = {("emhc_gyroscope", "gyroscope")}
 TASK = Negation(dim=4, train=32, validation=16)
 MAPS = {"biased": partial(nn.Linear, 4, 4), "linear": partial(nn.Linear, 4, 4, bias=False)}
 

@@ -2,16 +2,14 @@
 
 import json
 import pickle
-from dataclasses import replace
 
 import pytest
 import torch
-from shared_studies import OLDER, arm_of, is_of, tasks_of
+from shared_studies import arm_of, is_of, tasks_of
 
 from geolab.probes import future_influence
 from studies.engine.earlier import grows, key_of
 from studies.engine.estimate import amount
-from studies.engine.protocol import Protocol
 from studies.engine.results import path_of, read, stored
 from studies.experiments.emhc_gates import BIASES
 from studies.experiments.registry import MEASUREMENTS, STUDIES
@@ -95,21 +93,6 @@ def differences(found, kept, rel, abs=0.0):
                 other, rel=rel, abs=abs))]
 
 
-def test_an_older_comparison_is_of_another_protocol_and_searched_for_half_the_steps():
-    """Made again, a comparison leaves the list."""
-    for name, part in OLDER:
-        content, arm = stored(name), next(a for a in STUDIES[name].arms() if a.part == part)
-        one = content.get(part, content)
-        assert one["protocol"]["search_steps"] == arm.budget.steps / 2
-        assert arm.protocol.search_steps is None and len(arm.protocol.search_seeds) == 2
-
-
-def as_made(arms, one):
-    """The arms that an older comparison has, under its own protocol."""
-    protocol = Protocol(**one["protocol"])
-    return [replace(arm, protocol=protocol) for arm in arms if arm.name in one["parameters"]]
-
-
 @pytest.mark.parametrize("name, size", [which for which in SIZES if path_of(*which).exists()])
 def test_the_stored_file_is_of_these_arms(name, size):
     """And its tables, floors and baselines are what the study makes of its runs today."""
@@ -121,11 +104,7 @@ def test_the_stored_file_is_of_these_arms(name, size):
         if name == "reflection" and part != "searched":
             continue  # which has the numbers of all other parts in one list
         finished = {arm.name for arm in arms if key_of(arm) not in content["unfinished"]}
-        if (name, part) in OLDER:
-            same = [one for one in comparisons(content)
-                    if is_of(one, made := as_made(arms, one), {arm.name for arm in made})]
-        else:
-            same = [one for one in comparisons(content) if is_of(one, arms, finished)]
+        same = [one for one in comparisons(content) if is_of(one, arms, finished)]
         assert same or not finished, part
         if same:
             found[part] = {key: same[0][key] for key in FOUND if key in same[0]}
