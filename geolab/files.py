@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,10 +20,10 @@ def whole(path: str | Path) -> Iterator[Path]:
     """Yield a path to write to, which takes the place of `path` at the end.
 
     After an error or an interruption, an earlier file is as it was. Where the machine stops, a file
-    with the ending ".partial" may be left.
+    with the ending ".partial" may be left. Of several writers at once the last one wins.
     """
     path = Path(path)
-    partial = path.with_name(f"{path.name}.partial")
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
         yield partial
         os.replace(partial, path)

@@ -62,6 +62,9 @@ class Budget:
             require_number("clip", self.clip, 0, strict=True)
         for name in ("lr_end", "weight_decay"):
             require_number(name, getattr(self, name), 0)
+        for name, value in list(vars(self).items()):  # a checkpoint holds no number of numpy
+            if hasattr(value, "item"):
+                object.__setattr__(self, name, value.item())
 
     def learning_rate(self, step: int) -> float:
         """The learning rate of a step, counted from 0."""
@@ -131,6 +134,7 @@ def fit(model: nn.Module, task: Task, budget: Budget = Budget(), seed: int = 0, 
     require_count("save_every", save_every)
     require_count("seed", seed, -2**63)
     require_number("seed", seed, high=2**63 - 1)
+    seed = int(seed)
     if not any(p.requires_grad for p in model.parameters()):
         raise ValueError("model must have parameters that require gradients, got "
                          f"{type(model).__name__} with none")

@@ -38,3 +38,11 @@ def test_a_path_that_cannot_be_read_keeps_its_error(tmp_path):
     for path, error in ((tmp_path, IsADirectoryError), (tmp_path / "no", FileNotFoundError)):
         with pytest.raises(error, match=str(path)):
             read_tensors(path)
+
+
+def test_of_two_writers_at_once_the_last_one_wins(tmp_path):
+    path = tmp_path / "a file"
+    with whole(path) as first, whole(path) as second:
+        first.write_text("first")
+        second.write_text("second")
+    assert path.read_text() == "first" and [*tmp_path.iterdir()] == [path]

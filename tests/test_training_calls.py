@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -59,3 +60,13 @@ def test_a_checkpoint_that_cannot_be_written_or_read_is_told_before_the_first_st
         with pytest.raises(error, match=str(tmp_path)):
             train(network, checkpoint=tmp_path / place)
     assert torch.equal(network[0].weight, model()[0].weight)
+
+
+def test_numbers_of_numpy_go_into_a_checkpoint_that_is_read_again(tmp_path):
+    budget = Budget(steps=np.int64(3), batch=4, lr=np.float64(1e-3), warmup=1,
+                    weight_decay=np.float32(0.5))
+    for _ in range(2):
+        history = fit(model(), TASK, budget, seed=np.int64(3), progress=False,
+                      checkpoint=tmp_path / "run")
+    assert budget == Budget(steps=3, batch=4, lr=1e-3, warmup=1, weight_decay=0.5)
+    assert len(history.train_loss) == 3

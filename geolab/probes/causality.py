@@ -17,11 +17,11 @@ def influence(model: Callable[[Tensor], Tensor], x: Tensor, seed: int = 0) -> Te
     Raises: ValueError for another shape, for tokens that are all the same, or where a model of
         vectors gives an output without a gradient.
     """
-    if x.is_floating_point() and x.ndim == 3:
+    if x.is_floating_point() and x.ndim == 3 and x.shape[1]:
         return _by_gradient(model, x, seed)
     if not x.is_floating_point() and x.ndim == 2:
         return _by_replacement(model, x)
-    raise ValueError("x must be vectors (B, T, D) or integer tokens (B, T), "
+    raise ValueError("x must be vectors (B, T, D) or integer tokens (B, T), with T ≥ 1, "
                      f"got {x.dtype} of shape {tuple(x.shape)}")
 
 
@@ -39,8 +39,8 @@ def _by_gradient(model, x, seed):
                          "got one without")
     generator = torch.Generator().manual_seed(seed)
     probe = torch.randn(output.shape, generator=generator).to(output)
-    rows = [torch.autograd.grad((probe[:, t] * output[:, t]).sum(), x, retain_graph=True)[0]
-            for t in range(x.shape[1])]
+    rows = [torch.autograd.grad((probe[:, t] * output[:, t]).sum(), x, retain_graph=True,
+                                materialize_grads=True)[0] for t in range(x.shape[1])]
     return torch.stack([row.norm(dim=(0, 2)) for row in rows])
 
 

@@ -3,10 +3,12 @@
 import torch
 from torch import Tensor, nn
 
+from geolab.operators import widened
+
 
 def norm_by_depth(states: list[Tensor]) -> Tensor:
     """The mean Euclidean length of the vectors of each state: [(..., D)] -> (len(states),)."""
-    return torch.stack([torch.linalg.vector_norm(state.detach(), dim=-1).mean()
+    return torch.stack([torch.linalg.vector_norm(widened(state.detach()), dim=-1).mean()
                         for state in states])
 
 

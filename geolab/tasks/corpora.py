@@ -133,4 +133,5 @@ def _place(name: str) -> Path:
 
 if __name__ == "__main__":
     for wanted in sys.argv[1:] or ["king-james"]:
-        print(f"{wanted}: {PUBLISHED[wanted].about}, in {folder(wanted, fetch=True)}")
+        place = folder(wanted, fetch=True)
+        print(f"{wanted}: {PUBLISHED[wanted].about}, in {place}")

@@ -54,3 +54,10 @@ def test_a_product_that_vanishes_in_value_but_not_in_derivative_shows():
 
 def test_a_nan_is_no_proof():
     assert future_influence(lambda x: x.cumsum(1) * float("nan"), VECTORS) != 0
+
+
+def test_a_model_that_reads_nothing_has_no_influence():
+    bias = torch.ones(1, requires_grad=True)
+    assert not influence(lambda x: bias.expand(x.shape), VECTORS).any()
+    with pytest.raises(ValueError, match="^x must be vectors .* with T ≥ 1, got"):
+        influence(lambda x: x, VECTORS[:, :0])

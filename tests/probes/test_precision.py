@@ -62,3 +62,8 @@ def test_the_spectrum_of_a_complex_matrix_is_its_own():
     turned = wide * 1j  # the same lengths
     assert_close(probes.effective_rank(turned), probes.effective_rank(wide))
     assert_close(probes.stream_consensus(turned), probes.stream_consensus(wide))
+
+
+def test_the_length_of_a_state_in_half_precision_does_not_overflow():
+    long = torch.full((1, 512), 6e3, dtype=torch.float16)
+    assert probes.norm_by_depth([long]).item() == pytest.approx(6e3 * 512**0.5, rel=1e-5)

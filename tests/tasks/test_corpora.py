@@ -3,6 +3,8 @@
 import hashlib
 import io
 import json
+import runpy
+import sys
 import tarfile
 from pathlib import Path
 
@@ -60,3 +62,9 @@ def test_what_breaks_off_or_is_another_text_leaves_nothing(cache, monkeypatch):
     with pytest.raises(ConnectionError, match="no network"):
         folder("some", fetch=True)
     assert list(cache.iterdir()) == []
+
+
+def test_the_command_refuses_a_text_that_nobody_published(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["corpora", "nope"])
+    with pytest.raises(ValueError, match="^name must be .*, got 'nope'"):
+        runpy.run_module("geolab.tasks.corpora", run_name="__main__")
