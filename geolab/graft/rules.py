@@ -270,32 +270,37 @@ def _norm_width(name: str) -> Callable[[nn.Module], int]:
 
 
 TRANSFORMERS, TIMM = ("transformers", "5.5"), ("timm", "1.0.16")
+
+
+def _decoders(sublayers: Sublayers, width: Callable[[nn.Module], int] | None = None,
+              **prefixes: str) -> dict[str, Rule]:
+    """Rules for the layers of models: the module of each, and the prefix of its classes."""
+    return {f"transformers.models.{model}.modeling_{model}.{prefix}DecoderLayer":
+            Rule(sublayers, package=TRANSFORMERS, width=width)
+            for model, prefix in prefixes.items()}
+
+
 RULES: dict[str, Rule] = {  # by the name of the class, so that no library is imported
     "torch.nn.modules.transformer.TransformerEncoderLayer": Rule(encoder_layer, _batch_first),
     "torch.nn.modules.transformer.TransformerDecoderLayer": Rule(decoder_layer, _batch_first),
     "transformers.models.gpt2.modeling_gpt2.GPT2Block":
         Rule(gpt2_block, package=TRANSFORMERS),
-    **{f"transformers.models.{model}.modeling_{model}.{prefix}DecoderLayer":
-       Rule(sublayers, package=TRANSFORMERS) for sublayers, prefixes in {
-           llama_layer: {
-               "arcee": "Arcee", "deepseek_v2": "DeepseekV2", "deepseek_v3": "DeepseekV3",
-               "gemma": "Gemma", "glm": "Glm", "glm4_moe": "Glm4Moe",
-               "helium": "Helium", "hunyuan_v1_dense": "HunYuanDenseV1", "llama": "Llama",
-               "minimax_m2": "MiniMaxM2", "ministral": "Ministral", "ministral3": "Ministral3",
-               "mistral": "Mistral", "mixtral": "Mixtral", "nemotron": "Nemotron", "olmo": "Olmo",
-               "olmoe": "Olmoe", "phimoe": "Phimoe", "qwen2": "Qwen2", "qwen2_moe": "Qwen2Moe",
-               "qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "seed_oss": "SeedOss",
-               "smollm3": "SmolLM3", "starcoder2": "Starcoder2"},
-           gpt_oss_layer: {"gpt_oss": "GptOss"},
-           granite_layer: {"granite": "Granite"},
-           gemma2_layer: {"gemma2": "Gemma2", "gemma3": "Gemma3"},
-           phi3_layer: {"phi3": "Phi3"},
-           phi_layer: {"phi": "Phi"},
-           cohere_layer: {"cohere": "Cohere", "cohere2": "Cohere2"}}.items()
-       for model, prefix in prefixes.items()},
-    **{f"transformers.models.{model}.modeling_{model}.{prefix}DecoderLayer":
-       Rule(olmo2_layer, package=TRANSFORMERS, width=_norm_width("post_attention_layernorm"))
-       for model, prefix in {"exaone4": "Exaone4", "olmo2": "Olmo2", "olmo3": "Olmo3"}.items()},
+    **_decoders(llama_layer, arcee="Arcee", deepseek_v2="DeepseekV2", deepseek_v3="DeepseekV3",
+                gemma="Gemma", glm="Glm", glm4_moe="Glm4Moe", helium="Helium",
+                hunyuan_v1_dense="HunYuanDenseV1", llama="Llama", minimax_m2="MiniMaxM2",
+                ministral="Ministral", ministral3="Ministral3", mistral="Mistral",
+                mixtral="Mixtral", nemotron="Nemotron", olmo="Olmo", olmoe="Olmoe",
+                phimoe="Phimoe", qwen2="Qwen2", qwen2_moe="Qwen2Moe", qwen3="Qwen3",
+                qwen3_moe="Qwen3Moe", seed_oss="SeedOss", smollm3="SmolLM3",
+                starcoder2="Starcoder2"),
+    **_decoders(gpt_oss_layer, gpt_oss="GptOss"),
+    **_decoders(granite_layer, granite="Granite"),
+    **_decoders(gemma2_layer, gemma2="Gemma2", gemma3="Gemma3"),
+    **_decoders(phi3_layer, phi3="Phi3"),
+    **_decoders(phi_layer, phi="Phi"),
+    **_decoders(cohere_layer, cohere="Cohere", cohere2="Cohere2"),
+    **_decoders(olmo2_layer, _norm_width("post_attention_layernorm"), exaone4="Exaone4",
+                olmo2="Olmo2", olmo3="Olmo3"),
     "transformers.models.gpt_neox.modeling_gpt_neox.GPTNeoXLayer":
         Rule(neox_layer, package=TRANSFORMERS, width=_norm_width("input_layernorm")),
     "timm.models.vision_transformer.Block": Rule(timm_block, package=TIMM),
