@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import torch
 
 # what torch.load raises for a file that is cut off, empty, or of another kind
@@ -29,6 +30,25 @@ def whole(path: str | Path) -> Iterator[Path]:
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_tensors(content: dict[str, Any], path: str | Path) -> None:
+    """Write tensors and plain values, whole or not at all. Numbers of numpy become Python's, since
+    `read_tensors` runs no code that would make them.
+    """
+    with whole(path) as partial:
+        torch.save(_plain(content), partial)
+
+
+def _plain(value: Any) -> Any:
+    """The value without numbers of numpy. A state_dict stays what it is."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) is dict:
+        return {key: _plain(entry) for key, entry in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_plain, value))
+    return value
 
 
 def read_tensors(file: str | Path | BinaryIO, **options: Any) -> Any:

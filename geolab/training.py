@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
@@ -28,7 +29,7 @@ from tqdm import tqdm
 from geolab import distributed
 from geolab.checks import model_options, options, require_count, require_number
 from geolab.distributed import Engine
-from geolab.files import read_tensors, whole
+from geolab.files import read_tensors, write_tensors
 from geolab.penalties import collect_penalties
 from geolab.residuals import decaying
 from geolab.tasks import Task
@@ -62,8 +63,8 @@ class Budget:
             require_number("clip", self.clip, 0, strict=True)
         for name in ("lr_end", "weight_decay"):
             require_number(name, getattr(self, name), 0)
-        for name, value in list(vars(self).items()):  # a checkpoint holds no number of numpy
-            if hasattr(value, "item"):
+        for name, value in list(vars(self).items()):  # PyTorch's optimisers keep no number of numpy
+            if isinstance(value, np.generic):
                 object.__setattr__(self, name, value.item())
 
     def learning_rate(self, step: int) -> float:
@@ -314,8 +315,7 @@ class _Run:
                    "history": {**asdict(self.history), "budget": None},
                    **distributed.whole_state(self.model, self.optimizer)}
         if self.rank == 0:
-            with whole(self.path) as partial:
-                torch.save(content, partial)
+            write_tensors(content, self.path)
         distributed.barrier()
 
     def resume(self) -> None:

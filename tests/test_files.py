@@ -2,10 +2,11 @@
 
 import pickle
 
+import numpy as np
 import pytest
 import torch
 
-from geolab.files import read_tensors, whole
+from geolab.files import read_tensors, whole, write_tensors
 
 
 def test_a_file_takes_its_place_at_the_end_or_not_at_all(tmp_path):
@@ -19,6 +20,14 @@ def test_a_file_takes_its_place_at_the_end_or_not_at_all(tmp_path):
         except (KeyboardInterrupt, OSError):
             pass
         assert path.read_text() == "first" and [*tmp_path.iterdir()] == [path]
+
+
+def test_what_is_written_is_read_with_the_numbers_of_numpy_as_python_s(tmp_path):
+    write_tensors({"a": [np.float64(0.5), (np.int64(2), np.bool_(True))], "b": torch.ones(2)},
+                  tmp_path / "file")
+    found = read_tensors(tmp_path / "file")
+    assert found["a"] == [0.5, (2, True)] and type(found["a"][0]) is float
+    assert torch.equal(found["b"], torch.ones(2))
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")

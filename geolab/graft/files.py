@@ -7,10 +7,9 @@
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from geolab.files import read_tensors, whole
+from geolab.files import read_tensors, write_tensors
 from geolab.graft.block import Grafted
 from geolab.graft.network import graft, ungraft
 from geolab.residuals import REGISTRY
@@ -32,9 +31,8 @@ def save(model: nn.Module, path: str | Path) -> None:
     if not isinstance(residual, str):
         raise ValueError(f"residual must be one of geolab.residuals.REGISTRY, which a file names, "
                          f"got {residual.__name__}: keep model.state_dict(), and graft as before")
-    with whole(path) as partial:
-        torch.save({"grafted_with": how | {"residual": residual}, "weights": model.state_dict()},
-                   partial)
+    how = how | {"residual": residual}
+    write_tensors({"grafted_with": how, "weights": model.state_dict()}, path)
 
 
 def load(model: nn.Module, path: str | Path, map_location: Any = None) -> nn.Module:

@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from shared import trained
@@ -154,7 +155,7 @@ def test_what_was_made_on_the_meta_device_is_copied_and_starts(net, again):
 # ---------------------------------------------------------------- files of geolab
 
 @pytest.mark.parametrize("family", ["decoder", "encoder", "gpt2", "llama", "nanogpt", "vit"])
-@pytest.mark.parametrize("name, options", [("jpmhc", {"streams": 2}), ("layer-scale", {}),
+@pytest.mark.parametrize("name, options", [("jpmhc", {"streams": np.int64(2)}), ("layer-scale", {}),
                                            ("delta-matrix", {"tied": True})])
 def test_a_file_says_how_it_was_grafted(net, family, name, options, tmp_path):
     network = net(family)
